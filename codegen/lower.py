@@ -119,9 +119,8 @@ def lower_program(
         return run(wanted, inputs)
     named = _Named()
     with deep_calls.changed():
-        found, nodes = lower_tree(wanted, inputs, partial(run, named=named))
+        program = lower_tree(wanted, inputs, partial(run, named=named))
     schedules(choices).check(named.all, named.own)
-    program = LoopProgram(tuple(inputs), found, nodes)
     if config.current().debug:
         _inspect(program, config.current().debug)
     return program

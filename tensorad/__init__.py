@@ -15,6 +15,7 @@ for _folder in ("codegen", "simplify"):  # a checkout that lost its links still 
 if TYPE_CHECKING:
     from tensorad import config as config
     from tensorad import errors as errors
+    from tensorad import language as language
     from tensorad import optim as optim
     from tensorad import topi as topi
     from tensorad.autodiff import DerivativeRule as DerivativeRule
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tensorad.autodiff import Simplify as Simplify
     from tensorad.autodiff import deriv as deriv
     from tensorad.autodiff import generalized_matmul as generalized_matmul
+    from tensorad.batching import batched as batched
+    from tensorad.batching.functions import vmap as vmap
     from tensorad.building import build as build
     from tensorad.building import evaluate as evaluate
     from tensorad.checking import GradReport as GradReport
@@ -36,16 +39,28 @@ if TYPE_CHECKING:
     from tensorad.config import get_num_threads as get_num_threads
     from tensorad.config import set_num_threads as set_num_threads
     from tensorad.counting import Work as Work
+    from tensorad.implicit import fixed_point as fixed_point
+    from tensorad.implicit import linear_solve as linear_solve
+    from tensorad.implicit import minimize as minimize
+    from tensorad.implicit import root as root
     from tensorad.ir.expr import Axis as Axis
     from tensorad.ir.expr import Expr as Expr
     from tensorad.ir.tensor import Tensor as Tensor
+    from tensorad.language import partial_eval as partial_eval
+    from tensorad.levels import dual_level as dual_level
+    from tensorad.levels import make_dual as make_dual
+    from tensorad.levels import unpack_dual as unpack_dual
     from tensorad.program import Function as Function
     from tensorad.program import Module as Module
     from tensorad.program import Operator as Operator
+    from tensorad.program import Ref as Ref
     from tensorad.program import checkpoint as checkpoint
     from tensorad.program import checkpoint_sequential as checkpoint_sequential
     from tensorad.program import cond as cond
+    from tensorad.program import custom_rule as custom_rule
+    from tensorad.program import fn as fn
     from tensorad.program import for_loop as for_loop
+    from tensorad.program import foreign as foreign
     from tensorad.program import function as function
     from tensorad.program import grad as grad
     from tensorad.program import gradient as gradient
@@ -57,15 +72,19 @@ if TYPE_CHECKING:
     from tensorad.program import jit as jit
     from tensorad.program import jvp as jvp
     from tensorad.program import keep as keep
+    from tensorad.program import linear_transpose as linear_transpose
     from tensorad.program import linearize as linearize
+    from tensorad.program import match as match
     from tensorad.program import module as module
     from tensorad.program import no_grad as no_grad
+    from tensorad.program import ref as ref
     from tensorad.program import register_gradient as register_gradient
     from tensorad.program import register_tree as register_tree
     from tensorad.program import scan as scan
     from tensorad.program import switch as switch
     from tensorad.program import tree_map as tree_map
     from tensorad.program import value_and_grad as value_and_grad
+    from tensorad.program import variant as variant
     from tensorad.program import vjp as vjp
     from tensorad.program import while_loop as while_loop
     from tensorad.sparse import SparseJacobian as SparseJacobian
@@ -165,18 +184,24 @@ _HOME: Final = {
         "OptimizeAndLiftNonzeronessConditions "
         "PrintTensorRecursively Simplify deriv generalized_matmul"
     ),
+    "tensorad.batching": "batched",
+    "tensorad.batching.functions": "vmap",
     "tensorad.building": "build evaluate",
     "tensorad.compiled": "CompiledFunction",
     "tensorad.checking": "GradReport",
     "tensorad.codegen.directives": "Schedule",
     "tensorad.config": "get_num_threads set_num_threads",
     "tensorad.counting": "Work",
+    "tensorad.language": "partial_eval",
+    "tensorad.implicit": "fixed_point linear_solve minimize root",
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
+    "tensorad.levels": "dual_level make_dual unpack_dual",
     "tensorad.program": (
-        "Function Module Operator checkpoint checkpoint_sequential cond for_loop function grad "
-        "gradient hessian hvp jacfwd jacobian jacrev jit jvp keep linearize module no_grad "
-        "register_gradient register_tree scan switch tree_map value_and_grad vjp while_loop"
+        "Function Module Operator Ref checkpoint checkpoint_sequential cond custom_rule fn "
+        "for_loop foreign function grad gradient hessian hvp jacfwd jacobian jacrev jit jvp keep "
+        "linear_transpose linearize match module no_grad ref register_gradient register_tree scan "
+        "switch tree_map value_and_grad variant vjp while_loop"
     ),
     "tensorad.upstream": (
         "Derivative DiffBuildingBlock DifferentiationResult InlineTailCall InlineTensors "
@@ -192,7 +217,7 @@ _HOME: Final = {
 """Which module defines each public name; it is imported when the name is first used."""
 
 _MODULE_OF: Final = {name: module for module, names in _HOME.items() for name in names.split()}
-_SUBMODULES: Final = ("config", "errors", "optim", "topi")
+_SUBMODULES: Final = ("config", "errors", "language", "optim", "topi")
 
 __all__ = sorted([*_MODULE_OF, *_SUBMODULES])
 

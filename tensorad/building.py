@@ -26,6 +26,7 @@ from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.analysis.sizes import shape_values
 from tensorad.ir.arrays.arguments import check_arrays, check_settled
 from tensorad.ir.expr import Expr, Size, size_var
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Tensor, dim_expr, format_shape
 from tensorad.ir.visit import op_expressions, placeholders, postorder, reads, topological_ops
 from tensorad.progress import advance, expect, progress
@@ -295,6 +296,12 @@ def random_arguments(
         size_var(name): size_number(name, n) for name, n in (sizes or {}).items()
     }
     arrays: list[Array] = []
+    for t in [t for t in f.inputs if is_record(t.dtype)]:
+        raise BindError(
+            f"{caller} cannot make values of the data type {t.dtype}, which {t.name} has.",
+            where=f"{t.name} : {t.dtype} {format_shape(t.shape)}",
+            hint="build the function, and call it with values of your own.",
+        )
     for t in f.inputs:
         needed = postorder(*[dim_expr(n) for n in t.shape])
         missing = [e.name for e in needed if isinstance(e, Size) and e not in numbers]

@@ -25,15 +25,24 @@ from tensorad.codegen.runtime.arguments import (
     check_overlap,
 )
 from tensorad.codegen.runtime.background_compiler import Compiler
-from tensorad.codegen.runtime.executable import Executable, Layout
+from tensorad.codegen.runtime.executable import Executable, Frame, Layout
 from tensorad.codegen.runtime.memory_limit import check_memory
 from tensorad.codegen.runtime.memory_report import MemoryUse, memory_use
+from tensorad.codegen.runtime.record_results import decoded
+from tensorad.codegen.runtime.record_values import (
+    RecordParameter,
+    Stored,
+    encoded,
+    native_dtype,
+    refuse_out,
+)
 from tensorad.codegen.runtime.written_out_calls import can_be_written_out, written_out
 from tensorad.codegen.threads.settings_version import current_version
 from tensorad.errors import BindError, BoundsError, InternalError, ShapeError, counted
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.analysis.sizes import bytes_of, shape_values, size_value
 from tensorad.ir.expr import Expr, Size
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Op, Tensor
 from tensorad.ir.visit import postorder
 from tensorad.simplify.bounds.reads import size_violation
@@ -142,11 +151,14 @@ class CompiledFunction:
         self.inputs: tuple[Tensor, ...] = program.inputs
         self.outputs: tuple[Tensor, ...] = tuple(outputs)
         self._single = len(outputs) == 1
-        self._parameters = [Parameter(t) for t in program.inputs]
+        self._parameters = [
+            RecordParameter(t) if is_record(t.dtype) else Parameter(t) for t in program.inputs
+        ]
+        self._has_records = any(is_record(t.dtype) for t in (*program.inputs, *outputs))
         native = self._native
         take = None if native is None else native.take
         self._executable = Executable(program, take, compiler)
-        inner = [life.tensor for life in self._executable.temporaries]
+        inner = self._executable.all_temporaries
         used = [*program.inputs, *outputs, *inner]
         self._binding = SizeBinding(self._parameters, used, self._executable.sizes)
         self.sizes: tuple[str, ...] = tuple([str(s) for s in self._binding.sizes])
@@ -160,13 +172,13 @@ class CompiledFunction:
         ]
         self._sized = sized
         """Operations whose reads are in bounds for some sizes only."""
-        self._blocks = [OutputBlocks(np.dtype(str(t.dtype))) for t in outputs]
+        self._blocks = [OutputBlocks(native_dtype(t.dtype)) for t in outputs]
         self._record = self._connected()
         self._roomy = 0
         """The version of the settings in which calls without symbolic sizes were found to be within
         the limit."""
         self._fixed: Fixed | None = None
-        if not self._sizes:
+        if not self._sizes and not self._has_records:
             shapes = [self._output_shape(t, {}) for t in outputs]
             often = self._record is None
             self._fixed = Fixed(
@@ -189,7 +201,10 @@ class CompiledFunction:
         native = self._native
         ranks = [t.ndim for t in (*self.inputs, *self.outputs)]
         outputs = [b.dtype for b in self._blocks]
-        if native is None or len(outputs) > MAX_OUTPUTS:
+        if native is None or len(outputs) > MAX_OUTPUTS or self._has_records:
+            return None
+        # a native call that fails is called again to be explained, which Python's code would see
+        if self._executable.calls_python:
             return None
         record = Record([p.dtype for p in self._parameters], outputs, ranks)
         native.connect(self, record)
@@ -273,6 +288,8 @@ class CompiledFunction:
         then = current_version()
         accepted, shapes, layout = self._checked(arrays, given)
         has_room = self._has_room(layout, accepted, shapes, out)
+        if self._has_records:
+            return self._with_records(layout, accepted, shapes, out, then)
         inputs = [p.fitted(a) for p, a in zip(self._parameters, accepted, strict=True)]
         wanted = self._given_outputs(out, shapes, inputs)
         results = []
@@ -288,6 +305,43 @@ class CompiledFunction:
                     np.copyto(target, source)
             results = wanted
         return results[0] if self._single else results
+
+    def _with_records(
+        self, layout: Layout, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]],
+        out: object, then: int,
+    ) -> Any:  # fmt: skip
+        """Run on records, or for them: they are in native memory during the call alone."""
+        refuse_out(out, self.outputs)
+        numbers, limit = layout.numbers, config.current().max_bytes
+        given: list[Stored] = []
+        inputs = []
+        memory = []
+        for p, a in zip(self._parameters, arrays, strict=True):
+            if isinstance(p, RecordParameter):
+                made = encoded(a, numbers, limit)
+                given += made.parts
+                memory.append(made.memory)
+                inputs.append(made.handles)
+            else:
+                inputs.append(p.fitted(a))
+        targets = self._given_outputs(out, shapes, inputs)
+        results = [b.array(s) for b, s in zip(self._blocks, shapes, strict=True)]
+        found: list[Array] = list(results)
+        handles = [n for n, t in enumerate(self.outputs) if is_record(t.dtype)]
+
+        def read(frame: Frame) -> None:
+            wanted = [(results[n], self.outputs[n].dtype) for n in handles]
+            made = decoded(wanted, frame.call, given, numbers)
+            for n, a in zip(handles, made, strict=True):
+                found[n] = a
+
+        addresses = addresses_of((*inputs, *results))
+        self._executable.run(layout, addresses, then, read if handles else None)
+        if targets is not None:
+            for target, source in zip(targets, results, strict=True):
+                np.copyto(target, source)
+            found = targets
+        return found[0] if self._single else found
 
     def _checked(
         self, arrays: Sequence[object], given: Mapping[str, object]

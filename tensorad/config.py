@@ -10,6 +10,7 @@ from operator import index
 from typing import SupportsIndex
 
 from tensorad.errors import DefinitionError
+from tensorad.process_memory import bytes_left as _left
 from tensorad.process_memory import process_bytes
 
 PASS_FLAGS = ("ir", "verify", "check", "time")
@@ -128,6 +129,11 @@ def _from_environment() -> Config:
         machine=env.get("TENSORAD_MACHINE", ""),
         cache_dir=env.get("TENSORAD_CACHE_DIR", ""),
     )
+
+
+def bytes_left() -> int:
+    """What a call may take while it runs, as far as that is known when it begins."""
+    return _left(current().max_bytes)
 
 
 _current = _from_environment()

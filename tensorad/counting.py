@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
@@ -20,6 +21,7 @@ from tensorad.codegen.loops.ir import (
     LoopProgram,
     Node,
     Repeat,
+    Routine,
     Settle,
     Stmt,
     Store,
@@ -82,9 +84,10 @@ def work(tensors: Tensor | Iterable[Tensor], sizes: Mapping[str, int] | None = N
     The block of a loop counts at each value of the counter, a call as its block, a branch as the
     most expensive of its blocks (for each count by itself), a test once more than the block behind
     it. How often a loop runs where only the run tells is a symbolic size, the same each time it
-    runs, and has the name that texts call it by, numbered where another size has it. A result of
-    a loop that has to be copied to where it should be counts, unless that is only where the loop
-    has no iteration.
+    runs, and has the name that texts call it by, numbered where another size has it. How often a
+    function that calls itself is called is one as well, `fib_calls` of fib; what is copied into
+    records does not count. A result of a loop that has to be copied to where it should be counts,
+    unless that is only where the loop has no iteration.
 
     Args:
         sizes: values for symbolic sizes; without them the counts are polynomials.
@@ -182,8 +185,12 @@ class _Counter:
 
     def program(self, roots: Sequence[Tensor]) -> list[Count]:
         """The totals of the loops behind tensors."""
-        whole = _Within(_plain_nodes(roots), (), iteration_sizes(roots), [0, 0, 0])
+        program = _plain_program(roots)
+        inside = [t for r in program.routines for t in r.definition.block.results]
+        whole = _Within(program.nodes, (), iteration_sizes([*roots, *inside]), [0, 0, 0])
         stack: list[_Within | _Choice] = [whole]
+        for r, calls in zip(program.routines, _call_sizes(program.routines), strict=True):
+            stack.append(replace(whole, nodes=r.nodes, loops=(axis("call", 0, calls),)))
         while stack:
             entry = stack.pop()
             if isinstance(entry, _Choice):
@@ -313,14 +320,26 @@ class _InnermostCounter(_Counter):
             self.totals[_MULTIPLICATIONS] += products
 
 
-def _plain_nodes(roots: Sequence[Tensor]) -> Sequence[Node]:
+def _call_sizes(routines: Sequence[Routine]) -> list[Expr]:
+    """For each definition the symbolic size that is how often it is called."""
+    names: dict[str, None] = {}
+    for r in routines:
+        own = name = f"{r.definition.name}_calls"
+        others = itertools.count(1)
+        while name in names:
+            name = f"{own}_{next(others)}"
+        names[name] = None
+    return [size_var(n) for n in names]
+
+
+def _plain_program(roots: Sequence[Tensor]) -> LoopProgram:
     """The loops behind tensors, as the formulas are written."""
     given = placeholders(roots)
     if not has_control(roots, dict.fromkeys(given)):
-        return _plain_kernels(roots, given).nodes
+        return _plain_kernels(roots, given)
     found = simplified(roots, given)
     wanted = [t for t in found if not isinstance(t.op, (Placeholder, Constant))]
-    return lower_tree(list(dict.fromkeys(wanted)), given, _plain_kernels)[1]
+    return lower_tree(list(dict.fromkeys(wanted)), given, _plain_kernels)
 
 
 def _plain_kernels(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> LoopProgram:

@@ -18,6 +18,22 @@ def process_bytes(root: Path = Path("/")) -> int | None:
     return min(found, default=None)
 
 
+def bytes_left(most: int) -> int:
+    """How much more this process may have, at most so many bytes.
+
+    What the machine has left changes, and is asked for when memory is taken.
+    """
+    limits = [n for n in (*_group_limits(Path("/")), *_own_limits()) if n is not None]
+    if not limits:
+        return most
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        used = pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return min(most, *limits)
+    return max(0, min(most, min(limits) - used))
+
+
 def _physical() -> int | None:
     """The memory of the machine."""
     try:

@@ -17,9 +17,9 @@ from tensorad.explaining import Explanation
 from tensorad.ir.reference import interpret as reference
 from tensorad.ir.tensor import Tensor
 from tensorad.program import Function, Module, module
+from tensorad.program.calling.compiled_programs import Example
 from tensorad.program.derivatives import target_of
 from tensorad.program.forms import is_function
-from tensorad.program.functions import Example
 from tensorad.program.gradients import COUNTED, Wanted, how_collected
 from tensorad.program.points import Argnums, check_argnums, check_floats, check_positions
 from tensorad.program.sides import leaf_text

@@ -20,6 +20,7 @@ from benchmarks.suites import (
     chains,
     compiling,
     einsum,
+    examples,
     memory,
     products,
     programs,
@@ -32,7 +33,7 @@ from tensorad import config
 SUITES: Final[tuple[Suite, ...]] = (
     products.SUITE, einsum.SUITE, streams.SUITE, call_cost.SUITE,
     compiling.SUITE, chains.SUITE, thread_speedup.SUITE, scaling.SUITE,
-    memory.SUITE, programs.SUITE,
+    memory.SUITE, programs.SUITE, examples.SUITE,
 )  # fmt: skip
 
 

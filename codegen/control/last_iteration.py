@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from tensorad.codegen.loops.ir import (
+    Activate,
     ButLast,
+    CallPython,
     Choose,
     Exchange,
+    Inside,
     Kernel,
+    Make,
     Node,
     Place,
     Repeat,
@@ -39,7 +43,7 @@ class Use:
         while stack:
             n = stack.pop()
             match n:
-                case Kernel():
+                case Kernel() | CallPython():
                     self.reads.update(dict.fromkeys(n.reads))
                     self.writes.update(dict.fromkeys(n.writes))
                     self.always = self.always or not n.writes
@@ -49,6 +53,16 @@ class Use:
                     self.places += [(n.a, n.b), (n.b, n.a)]
                 case Choose():
                     self.reads[n.index] = None
+                case Inside():
+                    self.places.append((n.tensor, n.handle))
+                    self.reads[n.handle] = None
+                case Make():
+                    self.reads.update(dict.fromkeys(n.fields))
+                    self.writes[n.handle] = None
+                case Activate():  # what it does inside may be refused
+                    self.always = True
+                    self.reads.update(dict.fromkeys(n.operands))
+                    self.writes.update(dict.fromkeys(n.results))
                 case Repeat():
                     read = (n.count, n.condition)
                     self.reads.update({t: None for t in read if isinstance(t, Tensor)})

@@ -15,10 +15,12 @@ from tensorad.codegen.control.carries import (
     is_dynamic,
 )
 from tensorad.codegen.loops.scratch import buffer
+from tensorad.ir.records import Fields, Tag
 from tensorad.ir.tensor import (
     Compute,
     Control,
     Loop,
+    Op,
     Saved,
     Scan,
     Scatter,
@@ -160,8 +162,14 @@ def own(t: Tensor, others: Sequence[Collection[Tensor]]) -> Tensor:
         others: tensors that have memory already.
     """
     op = t.op
-    whole = isinstance(op, Saved) and isinstance(op.control, Loop)
-    made = isinstance(op, (Compute, Scatter, Scan, Control)) or whole
-    if any(t in o for o in others) or not made:
+    if any(t in o for o in others) or not is_made(op):
         return copy_of(t)
     return copy_of(t) if is_dynamic(t) and not isinstance(op, (Compute, Scatter, Scan)) else t
+
+
+def is_made(op: Op) -> bool:
+    """Whether an operation stores its outputs; what is in a record lies there."""
+    if isinstance(op, Saved):
+        return isinstance(op.control, Loop)
+    made = isinstance(op, (Compute, Scatter, Scan, Control))
+    return made and not isinstance(op, (Tag, Fields))

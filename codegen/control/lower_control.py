@@ -16,16 +16,21 @@ from tensorad.codegen.control.in_place import (
     stored_in_place,
 )
 from tensorad.codegen.control.last_iteration import without_dead_ends
-from tensorad.codegen.control.loop_body import Body, own
+from tensorad.codegen.control.loop_body import Body, is_made, own
 from tensorad.codegen.control.taken_over import Taken, taken_carries, taken_results
 from tensorad.codegen.loops.ir import (
+    Activate,
+    CallPython,
     Choose,
+    Inside,
     Kernel,
     LoopProgram,
+    Make,
     Node,
     Place,
     Repeat,
     Reserve,
+    Routine,
     Settle,
 )
 from tensorad.codegen.loops.rename_tensors import with_tensors
@@ -33,6 +38,7 @@ from tensorad.codegen.loops.scratch import buffer
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import ops_between, own_sizes, saves_of
 from tensorad.ir.arrays.elementwise import copied_from
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
     Const,
@@ -45,7 +51,10 @@ from tensorad.ir.expr import (
     local_size,
     read,
 )
+from tensorad.ir.records import Definition, Fields, Inject, Recursion, Tag, is_record
+from tensorad.ir.reference.verify import verify_control
 from tensorad.ir.tensor import (
+    Block,
     Branch,
     Compute,
     Control,
@@ -58,8 +67,8 @@ from tensorad.ir.tensor import (
     Tensor,
     outputs,
 )
-from tensorad.ir.verify import verify_control
 from tensorad.ir.visit import op_inputs
+from tensorad.simplify.control.passes import simplified
 from tensorad.simplify.control.renew import Image, renewed
 
 Straight = Callable[[Sequence[Tensor], Sequence[Tensor]], LoopProgram]
@@ -75,21 +84,24 @@ def has_control(results: Iterable[Tensor], given: Collection[Tensor]) -> bool:
 
 def lower_tree(
     wanted: Sequence[Tensor], given: Sequence[Tensor], straight: Straight
-) -> tuple[tuple[Tensor, ...], tuple[Node, ...]]:
-    """Tensors that hold what is wanted, computed by the nodes, one buffer each.
+) -> LoopProgram:
+    """Nodes that compute what is wanted, each tensor, or a copy of it, in a buffer of its own.
 
     Requires: none of `wanted` is given, and none is there twice.
     """
     known = dict.fromkeys(given)
     results = tuple([t if has_memory(t) else copy_of(t) for t in wanted])
-    return results, tuple(_Lowering(straight).sequence(results, known, delivered=results))
+    lowering = _Lowering(straight)
+    nodes = tuple(lowering.sequence(results, known, delivered=results))
+    routines: list[Routine] = []
+    while len(routines) < len(lowering.called):  # those of definitions may call more
+        routines.append(lowering.routine([*lowering.called][len(routines)]))
+    return LoopProgram(tuple(given), results, nodes, tuple(routines))
 
 
 def has_memory(t: Tensor) -> bool:
     """Whether the tensor may be computed into memory that is given to it."""
-    op = t.op
-    is_made = isinstance(op, (*_FORMULAS, Control))
-    return is_made or (isinstance(op, Saved) and isinstance(op.control, Loop))
+    return is_made(t.op)
 
 
 def _scalar(name: str, body: Expr) -> Tensor:
@@ -105,9 +117,11 @@ class _Lowering:
         delivered: tensors that are made in the memory they have.
         used: tensors that are read.
         taken: carries that loops change where they lie already.
+        called: definitions, as they are met.
     """
 
     straight: Straight
+    called: dict[Definition, None] = field(default_factory=dict)
     late: Collection[Tensor] = ()
     delivered: Collection[Tensor] = ()
     used: Collection[Tensor] = ()
@@ -182,12 +196,25 @@ class _Lowering:
     def control(self, op: Control, kept: Sequence[Saved], given: Given) -> list[Node]:
         verify_control(op)  # bytes of another dtype would be read as they are
         match op:
+            case Foreign():
+                return self.python(op)
             case FunctionCall():
                 return self.block(op, 0, op.operands, kept, given)
             case Branch():
                 return self.branch(op, kept, given)
             case Loop():
                 return self.loop(op, kept, given)
+            case Inject():
+                return [Make(outputs(op)[0], op.dtype, op.tag, op.operands)]
+            case Tag():
+                return [Inside(outputs(op)[0], op.operands[0])]
+            case Fields():
+                (handle,) = op.operands
+                return [Inside(t, handle, op.variant, k) for k, t in enumerate(outputs(op))]
+            case Recursion():
+                self.called.setdefault(op.definition)
+                rows = [Reserve(t) for t in outputs(op) if is_dynamic(t)]
+                return [*rows, Activate(op.definition, op.operands, outputs(op))]
         raise InternalError(f"{type(op).__name__} has no loops")
 
     def block(
@@ -212,6 +239,12 @@ class _Lowering:
         nodes = self.sequence(list(dict.fromkeys(found.values())), given, delivered=taken)
         return [*before, *nodes, *after]
 
+    def python(self, op: Foreign) -> list[Node]:
+        """A call of Python's code, whose results have memory of their own."""
+        made = outputs(op)
+        reserved = [Reserve(t) for t in made if is_dynamic(t)]
+        return [*reserved, CallPython(op.function, op.run, op.operands, made)]
+
     def branch(self, op: Branch, kept: Sequence[Saved], given: Given) -> list[Node]:
         index, *operands = op.operands
         last = len(op.blocks) - 1
@@ -223,7 +256,22 @@ class _Lowering:
             nodes = self.block(op, n, operands, kept, given)
             others = [s for s in kept if s.block != n]
             arms.append((*nodes, *[Place(outputs(s)[0], spare[s]) for s in others]))
+        if isinstance(index.op, Tag) and len(arms) == len(index.op.record.variants):
+            return [Choose(index, tuple(arms))]  # it is in range
         return [*self.formulas([chosen], given), Choose(chosen, tuple(arms))]
+
+    def routine(self, definition: Definition) -> Routine:
+        """What calls of a definition run."""
+        params = definition.params
+        block = Block(params, tuple(simplified(definition.block.results, params)))
+        given = tuple([buffer(p.name, p.shape, p.dtype) for p in params])
+        image = renewed(block, given)
+        known = dict.fromkeys(given)
+        results: dict[Tensor, None] = {}
+        for t in block.results:
+            results[own(image.get(t, t), (results, known))] = None
+        nodes = self.sequence([*results], known, delivered=results)
+        return Routine(definition, given, tuple(results), tuple(nodes))
 
     def loop(self, op: Loop, kept: Sequence[Saved], given: Given) -> list[Node]:
         body = Body.of(op, kept, self.delivered)
@@ -263,6 +311,7 @@ class _Lowering:
             (*placed, *inner),
             tuple(layout.moves), (*layout.stores, *[s for _, s in body.rows]),
             op.reverse, op.source,
+            not any(is_record(t.dtype) for t in (*body.carried, *[s.inner for s in kept])),
         )  # fmt: skip
         nodes: list[Node] = [*self.formulas(counted, given), repeat, *layout.after]
         for k in [k for c in body.chains for k in c.carries[::-1]]:  # others may lie in the first's

@@ -26,17 +26,46 @@ REPEATS: Final = 19
 """1 if only the run tells how long the call takes: it looks for signals from the first call on."""
 LEFT, PACE, LOOKED = 20, 21, 22
 """Kernels until the running call looks at the clock, from one look to the next, and when it did."""
-CALL_WORDS: Final = 25
+NOW_SLOTS, NOW_SIZES = 23, 24
+"""Slots and sizes of what runs: the call's own, or those of a definition's activation."""
+ROUTINES: Final = 25
+"""The table of definitions, `ROUTINE_WORDS` each."""
+DEPTH: Final = 26
+"""Activations of definitions that have begun and not ended."""
+STACK, RECORDS = 27, 31
+"""Memory that is taken in order: of activations, and of records. First chunk, the one in use, where
+its free bytes begin, where they end."""
+REGION_WORDS: Final = 4
+RECORD_STEP: Final = 35
+"""Where `codegen/threads/activations_ir.py` is, for calls that take memory in order, or null."""
+CALL_WORDS: Final = 38
 SCRATCH_WORD: Final = SCRATCH - VALUE
 """Where a kernel finds its thread's block: in words after the two that hold an error."""
 BUSY, VERSION = CALL_WORDS - 2, CALL_WORDS - 1
 """Words of the native entry: whether a call uses the block, and the settings it was made for."""
 OUT_OF_MEMORY: Final = -1
 """What stands in place of a check's number where memory may not be taken."""
+RAISED: Final = -2
+"""What stands there where a function of Python raised an exception."""
 SERIAL, PARALLEL = 0, 1
 PLACE, ROW, EXCHANGE, LOAD, BEGIN, UNTIL, ADVANCE, UNLESS, ASSIGN = range(2, 11)
-JUMP, ARM, SAME, ODD, LAST, WITHIN, RESERVE = range(11, 18)
-"""Kinds of steps: kernels, and what `codegen/threads/control_ir.py` does."""
+JUMP, ARM, SAME, ODD, LAST, WITHIN, RESERVE, PYTHON = range(11, 19)
+MAKE, FILL, INSIDE_RECORD, SWITCH, CALL, RETURN, GROW, EMPTY, MARK, RELEASE = range(19, 29)
+"""Kinds of steps: kernels, what `codegen/threads/control_ir.py` does, and from MAKE on what
+`codegen/threads/activations_ir.py` does."""
+
+# The words of a definition in its table, and those at the start of an activation.
+ENTRY, FRAME_BYTES, TEMPLATE, TEMPLATE_BYTES, FIRST_PLACED, PLACED, SIZES_AT, RELEASES = range(8)
+"""Its first step; bytes of an activation; what its words are at first, slots, then sizes; the first
+slot whose address is an offset in the activation, and how many are; where sizes begin, in bytes
+from the first slot; whether records that it makes are gone when it ends."""
+ROUTINE_WORDS: Final = 8
+CALLER_SLOTS, CALLER_SIZES, BACK, STACK_CHUNK, STACK_TOP, RECORD_CHUNK, RECORD_TOP = range(7)
+FRAME_HEAD: Final = 64
+"""Bytes of an activation before its slots."""
+NEXT_CHUNK, CHUNK_BYTES = 0, 1
+CHUNK_HEAD: Final = 64
+"""Bytes of a chunk before what is taken of it; its words are the next chunk and its bytes."""
 MAX_WORKERS: Final = 255
 OPEN: Final = 1 << 16
 """Bit of the pool's state while a job takes helpers; below it is the number of those at work.

@@ -23,6 +23,7 @@ from tensorad.ir.dtypes import (
 )
 from tensorad.ir.elementary.steps import MAGIC, bits_of, integers, power_of_two, to_bits
 from tensorad.ir.nodes import Number
+from tensorad.ir.records import is_record
 
 _TYPES: Final = {
     BOOL: "i1",
@@ -39,8 +40,13 @@ RegionKind = Literal["entry", "preheader", "body", "branch"]
 
 def type_text(dtype: DType, lanes: int = 0) -> str:
     """The register type: a scalar, or a vector of `lanes`."""
-    scalar = _TYPES[dtype]
+    scalar = _scalar_text(dtype)
     return f"<{lanes} x {scalar}>" if lanes else scalar
+
+
+def _scalar_text(dtype: DType) -> str:
+    """A handle is an address."""
+    return "i64" if is_record(dtype) else _TYPES[dtype]
 
 
 def memory_type(dtype: DType, lanes: int = 0) -> str:
@@ -75,7 +81,7 @@ def constant_text(value: Number, dtype: DType) -> str:
 def vector_constant(value: Number, dtype: DType, lanes: int) -> str:
     """A constant operand of a scalar (lanes 0) or vector type."""
     text = constant_text(value, dtype)
-    return f"splat ({_TYPES[dtype]} {text})" if lanes else text
+    return f"splat ({_scalar_text(dtype)} {text})" if lanes else text
 
 
 class Value(NamedTuple):

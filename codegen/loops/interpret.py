@@ -9,21 +9,26 @@ from typing import Any
 import numpy as np
 
 from tensorad.codegen.loops.ir import (
+    Activate,
     Assign,
     ButLast,
+    CallPython,
     Check,
     Choose,
     Exchange,
     Fold,
     For,
     If,
+    Inside,
     Kernel,
     LoopProgram,
+    Make,
     Node,
     Place,
     Prefetch,
     Repeat,
     Reserve,
+    Routine,
     Settle,
     Stmt,
     Store,
@@ -43,6 +48,7 @@ from tensorad.ir.expr import (
     convert_number,
     size_var,
 )
+from tensorad.ir.records import Definition, is_record
 from tensorad.ir.reference.interpret import evaluate_call
 from tensorad.ir.tensor import Constant, Tensor, dim_expr
 from tensorad.ir.visit import children
@@ -91,6 +97,7 @@ def _run(
     run.scalars.update({size_var(n) if isinstance(n, str) else n: v for n, v in sizes.items()})
     for t, a in arrays.items():
         run.buffers[t] = np.array(a, dtype=storage_dtype(t.dtype))
+    run.routines = {r.definition: r for r in program.routines}
     run.nodes(program.nodes)
     return run
 
@@ -102,6 +109,8 @@ def _is_same(a: Array, b: Array) -> bool:
 
 def storage_dtype(dtype: DType) -> type:
     """What the interpreter keeps elements in."""
+    if is_record(dtype):
+        return object
     if dtype is BOOL:
         return bool
     return float if dtype.is_float else int
@@ -127,6 +136,7 @@ class _Run:
         self.checks = 0
         self.eager = False
         self.scratch: tuple[Tensor, ...] = ()
+        self.routines: Mapping[Definition, Routine] = {}
         self.placed: dict[Tensor, None] = {}
         """Tensors whose memory is another one's."""
 
@@ -144,6 +154,8 @@ class _Run:
             match n:
                 case Kernel():
                     self.kernel(n)
+                case CallPython():
+                    self.call(n)
                 case Place():
                     self.place(n)
                 case Exchange():
@@ -159,6 +171,40 @@ class _Run:
                     self.nodes(n.arms[int(self.buffer(n.index))])
                 case Repeat():
                     self.repeat(n)
+                case _:
+                    self.record(n)
+
+    def record(self, n: Make | Inside | Activate) -> None:
+        """A record is its variant's number and its fields; a definition runs in buffers of its
+        own."""
+        match n:
+            case Make():
+                self.clear([n.handle])
+                fields = tuple([self.buffer(t).copy() for t in n.fields])
+                self.buffers[n.handle][()] = (np.array(n.tag), *fields)
+            case Inside():
+                found = self.buffer(n.handle).item()
+                self.placed[n.tensor] = None
+                self.buffers[n.tensor] = found[0 if n.variant is None else 1 + n.number]
+            case Activate():
+                self.activate(n)
+
+    def activate(self, n: Activate) -> None:
+        self.clear(n.results)
+        r = self.routines[n.definition]
+        given = [self.buffer(t) for t in (*n.operands, *n.results)]
+        before, placed = self.buffers, self.placed
+        self.buffers = dict(zip((*r.params, *r.results), given, strict=True))
+        self.placed = dict.fromkeys(self.buffers)
+        self.nodes(r.nodes)
+        self.buffers, self.placed = before, placed
+
+    def call(self, n: CallPython) -> None:
+        given = [np.array(self.buffer(t), dtype=str(t.dtype)) for t in n.reads]
+        self.clear(n.writes)
+        made = [self.buffer(t) for t in n.writes]
+        for whole, result in zip(made, n.run(given, [a.shape for a in made]), strict=True):
+            whole[...] = result
 
     def place(self, n: Place) -> None:
         if n.source not in self.buffers and not isinstance(n.source.op, Constant):

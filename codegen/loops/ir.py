@@ -6,13 +6,15 @@ Expressions are those of `tensorad.ir`. A tensor is its own buffer: `Read` loads
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tensorad.ir.arrays.foreign import Run
 from tensorad.ir.cached import cached_property
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import Axis, Expr, LocalSize, Param, Read
+from tensorad.ir.records import Definition, RecordType, Variant
 from tensorad.ir.tensor import Tensor
 
 LoopKind = Literal["serial", "parallel", "vector"]
@@ -257,6 +259,8 @@ class Repeat:
         moves: what lies elsewhere after each iteration.
         stores: tensors that iterations fill, a row each.
         source: the user's line.
+        releases: whether nothing that an iteration leaves is a record, so that those it makes are
+            gone at its end.
     """
 
     counter: LocalSize
@@ -270,9 +274,71 @@ class Repeat:
     stores: tuple[Tensor, ...]
     reverse: bool
     source: str
+    releases: bool = False
 
 
-Node = Kernel | Place | Exchange | Settle | ButLast | Reserve | Choose | Repeat
+@dataclass(frozen=True, eq=False)
+class CallPython:
+    """A function of Python on copies of some tensors, its results stored in others."""
+
+    name: str
+    run: Run
+    reads: tuple[Tensor, ...]
+    writes: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Make:
+    """A new record: its address becomes the element of `handle`, its fields are copies."""
+
+    handle: Tensor
+    dtype: RecordType
+    tag: int
+    fields: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Inside:
+    """From here on `tensor` lies in the record in `handle`: where field `number` of a record of
+    `variant` does, or, without a variant, the number of its variant.
+
+    Requires: nothing is written to the tensor.
+    """
+
+    tensor: Tensor
+    handle: Tensor
+    variant: Variant | None = None
+    number: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Activate:
+    """The nodes of a definition, run on operands; its results are stored in these tensors."""
+
+    definition: Definition
+    operands: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Routine:
+    """What calls of a definition run: each run has tensors of its own, constants apart.
+
+    Attributes:
+        params: lie where the operands of a call do.
+        results: lie where the results of a call do; each is stored once.
+    """
+
+    definition: Definition
+    params: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+    nodes: tuple[Node, ...]
+
+
+Node = (
+    Kernel | Place | Exchange | Settle | ButLast | Reserve | Choose | Repeat
+    | Make | Inside | Activate | CallPython
+)  # fmt: skip
 
 
 def inner_nodes(n: Node) -> tuple[Node, ...]:
@@ -287,38 +353,45 @@ def inner_nodes(n: Node) -> tuple[Node, ...]:
     return ()
 
 
+def all_nodes(nodes: Sequence[Node]) -> list[Node]:
+    """Nodes with those inside of them, in the order of the text."""
+    found: list[Node] = []
+    stack = list(nodes[::-1])
+    while stack:
+        n = stack.pop()
+        found.append(n)
+        stack += inner_nodes(n)[::-1]
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class LoopProgram:
     """Nodes in execution order. Tensors that are neither inputs nor outputs nor constants
-    are temporaries."""
+    are temporaries.
+
+    Attributes:
+        routines: one for each definition that is called.
+    """
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     nodes: tuple[Node, ...]
+    routines: tuple[Routine, ...] = ()
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        """All kernels, in the order of the text."""
-        found: list[Kernel] = []
-        stack: list[Node] = list(self.nodes[::-1])
-        while stack:
-            n = stack.pop()
-            if isinstance(n, Kernel):
-                found.append(n)
-            stack += inner_nodes(n)[::-1]
-        return tuple(found)
+        """All kernels, in the order of the text, those of definitions behind the others."""
+        return tuple([n for n in self.all_nodes if isinstance(n, Kernel)])
 
     @property
     def repeats(self) -> tuple[Repeat, ...]:
         """All loops around kernels, in the order of the text."""
-        found: list[Repeat] = []
-        stack: list[Node] = list(self.nodes[::-1])
-        while stack:
-            n = stack.pop()
-            if isinstance(n, Repeat):
-                found.append(n)
-            stack += inner_nodes(n)[::-1]
-        return tuple(found)
+        return tuple([n for n in self.all_nodes if isinstance(n, Repeat)])
+
+    @property
+    def all_nodes(self) -> list[Node]:
+        """All nodes, with those inside of others, and those of definitions."""
+        return all_nodes((*self.nodes, *[n for r in self.routines for n in r.nodes]))
 
     @property
     def is_straight(self) -> bool:

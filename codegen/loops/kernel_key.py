@@ -19,7 +19,9 @@ from tensorad.codegen.loops.ir import (
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.alike import Key, Numbering
 from tensorad.ir.combiner import Combiner
+from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Const, Expr, LocalSize, Param, Size
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.process import memo
 
@@ -73,7 +75,8 @@ class _KernelNumbering(Numbering):
         self.locals: list[LocalSize] = []
 
     def buffer(self, t: Tensor) -> object:
-        return (t.dtype, *self.expressions([dim_expr(n) for n in t.shape]))
+        dtype = INT64 if is_record(t.dtype) else t.dtype  # copies of handles are the same code
+        return (dtype, *self.expressions([dim_expr(n) for n in t.shape]))
 
     def leaf(self, e: Expr) -> object:
         match e:

@@ -6,21 +6,26 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tensorad.codegen.loops.ir import (
+    Activate,
     Assign,
     ButLast,
+    CallPython,
     Check,
     Choose,
     Exchange,
     Fold,
     For,
     If,
+    Inside,
     Kernel,
     LoopProgram,
+    Make,
     Node,
     Place,
     Prefetch,
     Repeat,
     Reserve,
+    Routine,
     Settle,
     Stmt,
     Store,
@@ -70,6 +75,8 @@ def format_loops(program: LoopProgram, comments: Mapping[Kernel, Sequence[str]] 
     for t in (*program.inputs, *program.outputs):
         printer.tensor(t)
     printer.nodes(program.nodes, comments)
+    for r in program.routines:
+        printer.routine(r, comments)
     return "\n".join(printer.lines) + "\n"
 
 
@@ -111,13 +118,27 @@ class _Printer:
 
     def control(
         self,
-        n: Place | Exchange | Settle | ButLast | Reserve | Choose | Repeat,
+        n: Place
+        | Exchange
+        | Settle
+        | ButLast
+        | Reserve
+        | Choose
+        | Repeat
+        | Make
+        | Inside
+        | Activate
+        | CallPython,
         comments: Mapping[Kernel, Sequence[str]],
     ) -> None:
         if isinstance(n, Place):
             row = "" if n.row is None else f"[{self.expr(add(n.row, int_const(n.offset)), 0)}]"
             there = "" if n.below is None else ", if that is there"
             self.line(0, f"{self.tensor(n.tensor)} lies in {self.tensor(n.source)}{row}{there}")
+        elif isinstance(n, CallPython):
+            made = [f"{self.tensor(t)} : {self.declare(t)}" for t in n.writes]
+            given = ", ".join([self.tensor(t) for t in n.reads])
+            self.line(0, f"{', '.join(made)} = {n.name}({given}) in Python")
         elif isinstance(n, Exchange):
             when = "" if n.even is None else f" if {self.expr(n.even, 0)} is even"
             self.line(0, f"exchange {self.tensor(n.a)}, {self.tensor(n.b)}{when}")
@@ -127,6 +148,8 @@ class _Printer:
         elif isinstance(n, ButLast):
             self.line(0, f"unless {self.expr(n.counter, 0)} is the last:")
             self.inner(n.nodes, comments)
+        elif isinstance(n, (Make, Inside, Activate)):
+            self.record(n)
         elif isinstance(n, Reserve):
             self.line(0, f"reserve {self.tensor(n.tensor)} : {self.declare(n.tensor)}")
         elif isinstance(n, Choose):
@@ -135,6 +158,24 @@ class _Printer:
                 self.inner(arm, comments)
         else:
             self.repeat(n, comments)
+
+    def record(self, n: Make | Inside | Activate) -> None:
+        if isinstance(n, Make):
+            fields = ", ".join(map(self.tensor, n.fields))
+            variant = n.dtype.variants[n.tag].name
+            self.line(0, f"{self.tensor(n.handle)} = {variant}({fields})")
+        elif isinstance(n, Inside):
+            part = "tag" if n.variant is None else n.variant.fields[n.number].name
+            self.line(0, f"{self.tensor(n.tensor)} lies in {self.tensor(n.handle)}.{part}")
+        else:
+            given, made = [", ".join(map(self.tensor, ts)) for ts in (n.operands, n.results)]
+            self.line(0, f"{made} = {n.definition.name}({given})")
+
+    def routine(self, r: Routine, comments: Mapping[Kernel, Sequence[str]]) -> None:
+        """The nodes of a definition, with its params and results."""
+        given, made = [", ".join(map(self.tensor, ts)) for ts in (r.params, r.results)]
+        self.line(0, f"define {r.definition.name}({given}) -> {made}:")
+        self.inner(r.nodes, comments)
 
     def repeat(self, n: Repeat, comments: Mapping[Kernel, Sequence[str]]) -> None:
         self.nodes(n.start, comments)

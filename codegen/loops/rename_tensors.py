@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from tensorad.codegen.loops.ir import For, Kernel, Prefetch, Stmt, Store
+from tensorad.codegen.loops.ir import Check, For, Kernel, Prefetch, Stmt, Store
 from tensorad.codegen.loops.rewrite import rewrite
 from tensorad.codegen.loops.scratch import buffer
+from tensorad.codegen.loops.visit import statements
+from tensorad.ir.order import reads
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import reading
 
@@ -16,6 +18,10 @@ from tensorad.ir.visit import reading
 def with_tensors(kernel: Kernel, name: str, mapping: Mapping[Tensor, Tensor]) -> Kernel:
     """The kernel with every tensor replaced; scalars are shared with the original, and so are axes
     whose bounds read no tensor."""
+
+    checks = [s for s in statements(kernel.body) if isinstance(s, Check)]
+    named = {r.tensor: r.tensor for s in checks for r in reads(s.read)}
+    """What errors speak of, whose elements a kernel need not read."""
 
     def tensors(many: Iterable[Tensor]) -> tuple[Tensor, ...]:
         return tuple([mapping[t] for t in many])
@@ -32,7 +38,7 @@ def with_tensors(kernel: Kernel, name: str, mapping: Mapping[Tensor, Tensor]) ->
 
     made = Kernel(
         name,
-        rewrite(kernel.body, statement, partial(reading, tensors=mapping, memo={})),
+        rewrite(kernel.body, statement, partial(reading, tensors=named | dict(mapping), memo={})),
         tensors(kernel.writes),
         tensors(kernel.reads),
         tensors(kernel.scratch),

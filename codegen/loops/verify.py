@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tensorad.codegen.loops.ir import (
+    Activate,
     Assign,
+    CallPython,
     Check,
     Fold,
     For,
     If,
+    Inside,
     Kernel,
     LoopProgram,
+    Make,
     Node,
     Place,
     Repeat,
@@ -35,9 +39,17 @@ def verify_loops(program: LoopProgram) -> None:
             it is written or written twice, dtypes or arities disagree, or vector and parallel
             loops stand where they may not.
     """
-    ready: dict[Tensor, None] = dict.fromkeys(program.inputs)
+    _verify_nodes(program.nodes, program.inputs, program.outputs)
+    for r in program.routines:
+        _verify_nodes(r.nodes, r.params, r.results)
+
+
+def _verify_nodes(
+    nodes: Sequence[Node], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> None:
+    ready: dict[Tensor, None] = dict.fromkeys(inputs)
     written: dict[Tensor, None] = dict(ready)
-    stack: list[Node] = list(program.nodes[::-1])
+    stack: list[Node] = list(nodes[::-1])
     while stack:
         n = stack.pop()
         if isinstance(n, Kernel):
@@ -48,10 +60,16 @@ def verify_loops(program: LoopProgram) -> None:
                 written[t] = ready[t] = None
         elif isinstance(n, Place):
             ready[n.tensor] = ready[n.source] = None
+        elif isinstance(n, Make):
+            ready[n.handle] = None
+        elif isinstance(n, Inside):
+            ready[n.tensor] = None
+        elif isinstance(n, Activate | CallPython):
+            ready.update(dict.fromkeys(n.results if isinstance(n, Activate) else n.writes))
         elif isinstance(n, Repeat):
             ready.update(dict.fromkeys(n.stores))
         stack += inner_nodes(n)[::-1]
-    for t in program.outputs:
+    for t in outputs:
         if t not in ready:
             raise InternalError(f"the output {t.name} is never written")
 

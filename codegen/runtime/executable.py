@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
@@ -26,15 +26,22 @@ from tensorad.codegen.runtime.arena import (
     scratch_block,
 )
 from tensorad.codegen.runtime.background_compiler import Compiler
-from tensorad.codegen.runtime.failures import out_of_bounds, too_large
+from tensorad.codegen.runtime.failures import out_of_bounds, too_deep, too_large
 from tensorad.codegen.runtime.kernel_cache import checks_of
 from tensorad.codegen.runtime.lifetimes import find_buffers
+from tensorad.codegen.runtime.routines import (
+    RoutineCode,
+    RoutineTable,
+    word_sizes,
+    word_value,
+)
 from tensorad.codegen.runtime.step_table import StepTable, Word
+from tensorad.codegen.threads.activations_ir import record_library
 from tensorad.codegen.threads.pool import driver, pool_for
 from tensorad.codegen.threads.settings_version import current_version
 from tensorad.errors import InternalError
-from tensorad.ir.analysis.sizes import bytes_of, shape_values
-from tensorad.ir.expr import Expr, LocalSize, Size
+from tensorad.ir.analysis.sizes import shape_values
+from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.process import Guard
 
@@ -51,8 +58,9 @@ class Frame:
     """The memory of one running call: temporaries, slots, sizes and the call block."""
 
     def __init__(
-        self, program: Executable, sizes: Sequence[int], offsets: Sequence[int], size_bytes: int
-    ) -> None:
+        self, program: Executable, sizes: Sequence[int], offsets: Sequence[int], size_bytes: int,
+        routines: RoutineTable | None,
+    ) -> None:  # fmt: skip
         self.arena = aligned(new_bytes(size_bytes), size_bytes)
         base = self.arena.ctypes.data
         fixed = program.constant_addresses
@@ -62,6 +70,7 @@ class Frame:
         self.slots[outer:total] = [*fixed, *[base + o for o in offsets]]
         self.sizes = (ctypes.c_int64 * max(1, len(sizes)))(*sizes)
         self.heap = (ctypes.c_int64 * (2 + 2 * program.n_dynamic))()
+        self._routines = routines
         self.call = (ctypes.c_int64 * block.CALL_WORDS)()
         self.call[block.STEPS] = program.steps.ctypes.data
         self.call[block.COUNT] = len(program.steps)
@@ -70,8 +79,11 @@ class Frame:
         self.call[block.SIZES] = ctypes.addressof(self.sizes)
         self.call[block.INSIDE] = program.inside.ctypes.data
         self.call[block.HEAP] = ctypes.addressof(self.heap)
-        if program.n_dynamic:
-            weakref.finalize(self, _release, self.heap)
+        if routines is not None:
+            self.call[block.ROUTINES] = routines.address
+            self.call[block.RECORD_STEP] = record_library().addresses["record"]
+        if program.grows:
+            weakref.finalize(self, _release, self.heap, self.call)
         self.address = ctypes.addressof(self.call)
         self._scratch: Array | None = None
 
@@ -82,10 +94,23 @@ class Frame:
             self.call[block.SCRATCH] = self._scratch.ctypes.data
 
 
-def _release(heap: ctypes.Array[ctypes.c_int64]) -> None:
+def _release(heap: ctypes.Array[ctypes.c_int64], call: ctypes.Array[ctypes.c_int64]) -> None:
     """Give back what a frame's calls have reserved."""
     for address in heap[2::2]:
         _free(address)
+    _release_chunks(heap, call)
+
+
+def _release_chunks(heap: ctypes.Array[ctypes.c_int64], call: ctypes.Array[ctypes.c_int64]) -> None:
+    """Give back what activations and records had."""
+    for region in (block.STACK, block.RECORDS):
+        chunk = call[region]
+        while chunk:
+            following, size_bytes = (ctypes.c_int64 * 2).from_address(chunk)
+            heap[1] -= size_bytes
+            _free(chunk)
+            chunk = following
+        call[region : region + block.REGION_WORDS] = [0] * block.REGION_WORDS
 
 
 _free: Final = ctypes.CDLL(None).free
@@ -115,8 +140,10 @@ class Layout:
     def __init__(self, program: Executable, sizes: Mapping[Expr, int]) -> None:
         self._program = program
         self.numbers = dict(sizes)
-        self._sizes = [_value(w, sizes) for w in program.words]
+        self._sizes = [word_value(w, sizes) for w in program.words]
         self._offsets, self._bytes = plan_arena(program.temporaries, sizes)
+        self.routines = program.routine_table(sizes)
+        """Of definitions, if the program has some, or records."""
         self.scratch_bytes = max([scratch_bytes(k, sizes) for k in program.with_scratch], default=0)
         """What each thread needs for itself."""
         self._free: deque[Frame] = deque()
@@ -180,7 +207,7 @@ class Layout:
             return self._frame()
 
     def _frame(self) -> Frame:
-        frame = Frame(self._program, self._sizes, self._offsets, self._bytes)
+        frame = Frame(self._program, self._sizes, self._offsets, self._bytes, self.routines)
         frame.call[block.SCRATCH_BYTES] = self.scratch_bytes
         frame.call[block.SLICES] = self._points // SLICE_POINTS
         frame.call[block.REPEATS] = int(self._program.repeats)
@@ -249,7 +276,6 @@ class Executable:
         self.n_arguments = len(self._slots)
         inside = alias_temporaries(program) if program.is_straight else {}
         buffers = find_buffers(program.nodes, dict.fromkeys((*self._slots, *inside)))
-        self.constants = [constant_array(t) for t in buffers.constants]
         self.temporaries = buffers.temporaries
         for t in (*buffers.constants, *[life.tensor for life in buffers.temporaries]):
             self._slots[t] = len(self._slots)
@@ -257,27 +283,41 @@ class Executable:
         for t in (*buffers.dynamic, *buffers.placed):
             self._slots.setdefault(t, len(self._slots))
         self.n_slots, self.n_dynamic = len(self._slots), len(buffers.dynamic)
+        self.routines = [RoutineCode(r) for r in program.routines]
+        self._constants = {t: constant_array(t) for t in self._all_constants(buffers.constants)}
         self.with_scratch = [k for k in program.kernels if k.scratch]
         self.stores = tuple(dict.fromkeys([t for r in program.repeats for t in r.stores]))
         """What loops fill with a row per iteration."""
-        self.constant_addresses = [a.ctypes.data for a in self.constants]
+        self.constant_addresses = [self._constants[t].ctypes.data for t in buffers.constants]
         self._kernels: list[object] = []
         with compiler or Compiler() as used:
             compiled = dict(zip(program.kernels, used.finished(program.kernels), strict=True))
         self._kernels = [made for made, _ in compiled.values()]
-        table = StepTable(
-            self._slots, compiled, {t: 2 + 2 * n for n, t in enumerate(buffers.dynamic)}
-        )
-        self.steps, self.indices = table.tables(program.nodes)
-        self.words, self._where, self._reserved = table.words, table.where, table.reserved
-        self.sizes = [
-            w for w in table.words if isinstance(w, Size) and not isinstance(w, LocalSize)
-        ]
+        heap = {t: 2 + 2 * n for n, t in enumerate(buffers.dynamic)}
+        numbers = {r.definition: n for n, r in enumerate(program.routines)}
+        self._table = table = StepTable(self._slots, compiled, heap, numbers)
+        routines = [(c.routine, c.scope) for c in self.routines]
+        self.steps, self.indices, self._entries = table.tables(program.nodes, routines)
+        self.words = table.words
+        self.grows = bool(buffers.dynamic or table.taking)
+        """Whether a call takes memory while it runs."""
+        every = [*table.words, *[w for c in self.routines for w in c.scope.words]]
+        self.sizes = list(dict.fromkeys([s for w in every for s in word_sizes(w)]))
         """The symbolic sizes that a call is given."""
         self.repeats = not program.is_straight
         self._is_parallel = bool((self.steps[:, 2] == block.PARALLEL).any())
         self.kernels = program.kernels
         self._layouts: OrderedDict[tuple[int, ...], Layout] = OrderedDict()
+
+    def _all_constants(self, own: Iterable[Tensor]) -> dict[Tensor, None]:
+        return dict.fromkeys([*own, *[t for c in self.routines for t in c.constants]])
+
+    def routine_table(self, sizes: Mapping[Expr, int]) -> RoutineTable | None:
+        """The definitions at these sizes; None where there are none, and no records."""
+        if (self.steps[:, 2] < block.MAKE).all():
+            return None
+        addresses = {t: a.ctypes.data for t, a in self._constants.items()}
+        return RoutineTable(self.routines, self._entries, addresses, sizes)
 
     def _places(self, inside: Mapping[Tensor, OutputAlias]) -> Array:
         """What the driver needs to place the temporaries that lie in outputs."""
@@ -288,6 +328,11 @@ class Executable:
         return np.array(words, np.int64)
 
     @property
+    def calls_python(self) -> bool:
+        """Whether functions of Python are among the steps."""
+        return bool(self._table.python)
+
+    @property
     def threads(self) -> int:
         """How many threads a call may use now."""
         return config.current().num_threads if self._is_parallel else 1
@@ -295,7 +340,7 @@ class Executable:
     @property
     def constant_bytes(self) -> int:
         """What tables that are part of the formulas take."""
-        return sum([a.nbytes for a in self.constants])
+        return sum([a.nbytes for a in self._constants.values()])
 
     def layout(self, sizes: Mapping[Expr, int], key: tuple[int, ...]) -> Layout:
         """The memory plan for these sizes; `key` has their numbers in a fixed order.
@@ -312,11 +357,21 @@ class Executable:
                 self._layouts.popitem(last=False)
         return found
 
-    def run(self, layout: Layout, addresses: list[int], now: int | None = None) -> None:
+    @property
+    def all_temporaries(self) -> list[Tensor]:
+        """Those of the call, and of the definitions that it calls."""
+        every = [*self.temporaries, *[life for c in self.routines for life in c.temporaries]]
+        return [life.tensor for life in every]
+
+    def run(
+        self, layout: Layout, addresses: list[int], now: int | None = None,
+        read: Callable[[Frame], None] | None = None,
+    ) -> None:  # fmt: skip
         """Run all steps on arrays at these addresses (inputs, then outputs).
 
         Args:
             now: the version of the settings when the call began, if it began before this.
+            read: looks at the memory of the call before another call may have it.
         Raises:
             BoundsError: a data-dependent index lies outside its tensor.
         """
@@ -330,6 +385,8 @@ class Executable:
         try:
             if self.driver.run(frame.address):
                 self.fail(frame)
+            if read is not None:
+                read(frame)
         finally:  # handlers of signals run in a long call
             layout.give(frame)
 
@@ -340,29 +397,32 @@ class Executable:
         frame.call[block.POOL] = pool_for(threads)
         if scratch_bytes:
             frame.reserve(max(1, threads) * scratch_bytes)
-        if self.n_dynamic:
-            frame.heap[0] = config.current().max_bytes
+        if self.grows:
+            frame.heap[0] = config.bytes_left()
         frame.call[block.VERSION] = now
 
     def fail(self, frame: Frame) -> None:
         """Raise what a call found."""
-        call = frame.call
+        call, table = frame.call, self._table
         step, code = call[block.STEP], call[block.CODE]
-        values = dict(zip(self.words, frame.sizes, strict=False))
+        if code == block.RAISED:
+            raise table.python[step].raised()
+        if step in table.taking:
+            _release_chunks(frame.heap, call)
+            raise too_deep(table.taking[step], call[block.DEPTH], frame.heap[0])
         if code == block.OUT_OF_MEMORY:
-            raise too_large(self._reserved[step], values, frame.heap[0])
-        kernel, loops = self._where[step]
+            reserved = table.reserved[step]
+            raise too_large(reserved, _values(reserved.words, call), frame.heap[0])
+        kernel, loops, words = table.where[step]
         check = checks_of(kernel)[code - 1]
+        values = _values(words, call)
         raise out_of_bounds(check, call[block.VALUE], call[block.EXTENT], loops, values)
 
 
-def _value(w: Word, sizes: Mapping[Expr, int]) -> int:
-    """A word at the start of a call; a loop's own sizes are set while it runs."""
-    if isinstance(w, LocalSize):
-        return 0
-    if isinstance(w, int):
-        return w
-    return sizes[w] if isinstance(w, Size) else bytes_of(w, sizes)
+def _values(words: Sequence[Word], call: ctypes.Array[ctypes.c_int64]) -> dict[Word, int]:
+    """What words are where the call has stopped."""
+    now = (ctypes.c_int64 * len(words)).from_address(call[block.NOW_SIZES])
+    return dict(zip(words, now, strict=True))
 
 
 def constant_array(t: Tensor) -> Array:

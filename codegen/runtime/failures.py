@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tensorad.codegen.loops.ir import Check, Repeat
+from tensorad.codegen.loops.ir import Activate, Check, Make, Repeat
 from tensorad.codegen.runtime.step_table import Reserved, Word
 from tensorad.errors import BoundsError, LimitError
 from tensorad.ir.analysis.sizes import bytes_text
@@ -48,7 +48,7 @@ def out_of_bounds(
 
 def too_large(reserved: Reserved, values: Mapping[Word, int], limit: int) -> LimitError:
     """Memory for a row per iteration would exceed the limit."""
-    t, loop = reserved
+    t, loop, _ = reserved
     local = [s for s in sizes_in(*map(dim_expr, t.shape)) if isinstance(s, LocalSize)]
     known = "".join([f", {s.label} = {values[s]:,}" for s in local])
     place = "" if loop is None else f" at {loop.source}"
@@ -56,5 +56,29 @@ def too_large(reserved: Reserved, values: Mapping[Word, int], limit: int) -> Lim
         f"what the loop{place} stores of its iterations exceeds {bytes_text(limit)}.",
         where=f"{t.name} : {t.dtype} {format_shape(t.shape)}{known}",
         hint="run fewer iterations, store less of each, or raise the limit with the "
+        "environment variable TENSORAD_MAX_BYTES.",
+    )
+
+
+def too_deep(taking: Activate | Make, depth: int, limit: int) -> LimitError:
+    """Memory for a call of a definition, or for a record, would exceed the limit.
+
+    Args:
+        depth: calls of definitions that have not ended.
+    """
+    if isinstance(taking, Make):
+        variant = taking.dtype.variants[taking.tag].name
+        return LimitError(
+            f"what the call makes of {taking.dtype} while it runs exceeds {bytes_text(limit)}.",
+            where=f"{variant}({', '.join([t.name for t in taking.fields])}), in {depth:,} calls "
+            "that have not ended",
+            hint="make fewer, or raise the limit with the environment variable TENSORAD_MAX_BYTES.",
+        )
+    name = taking.definition.name
+    return LimitError(
+        f"{name} is called {depth + 1:,} deep, and what these calls have to keep exceeds "
+        f"{bytes_text(limit)}.",
+        where=f"{name}({', '.join([p.name for p in taking.definition.params])})",
+        hint="have the recursion end earlier, keep less in each call, or raise the limit with the "
         "environment variable TENSORAD_MAX_BYTES.",
     )

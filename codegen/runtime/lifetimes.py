@@ -6,10 +6,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tensorad.codegen.loops.ir import (
+    Activate,
     ButLast,
+    CallPython,
     Choose,
     Exchange,
+    Inside,
     Kernel,
+    Make,
     Node,
     Place,
     Repeat,
@@ -71,7 +75,7 @@ class _Walk:
         for n in nodes:
             self.position += 1
             match n:
-                case Kernel():
+                case Kernel() | CallPython():
                     self.use((*n.reads, *n.writes))
                 case Place():
                     self.use([n.source])
@@ -91,6 +95,19 @@ class _Walk:
                         self.nodes(arm)
                 case Repeat():
                     self.repeat(n)
+                case _:
+                    self.record(n)
+
+    def record(self, n: Inside | Make | Activate) -> None:
+        """What lies in a record is in nobody else's memory."""
+        match n:
+            case Inside():
+                self.use([n.handle])
+                self.sources.setdefault(n.tensor, {})
+            case Make():
+                self.use((n.handle, *n.fields))
+            case Activate():
+                self.use((*n.operands, *n.results))
 
     def repeat(self, n: Repeat) -> None:
         self.use([*n.stores, *([n.count] if isinstance(n.count, Tensor) else [])])

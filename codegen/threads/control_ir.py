@@ -14,16 +14,16 @@ MOST_BYTES: Final = 1 << 62
 """More is refused before it is added to or doubled."""
 
 
-def _index(name: str, n: int) -> str:
+def index_text(name: str, n: int) -> str:
     """Operand n of the step, a number."""
     return (
         f"%at{name} = getelementptr i64, ptr %index, i64 {n}\n  %{name} = load i64, ptr %at{name}"
     )
 
 
-def _word(name: str, n: int, of: str) -> str:
+def word_text(name: str, n: int, of: str) -> str:
     """The word of the slots or sizes that operand n names: its address, and its value."""
-    return f"""{_index(name + "n", n)}
+    return f"""{index_text(name + "n", n)}
   %{name}p = getelementptr i64, ptr %{of}, i64 %{name}n
   %{name} = load i64, ptr %{name}p"""
 
@@ -46,33 +46,35 @@ entry:
     i64 {block.JUMP}, label %jump i64 {block.ARM}, label %arm
     i64 {block.SAME}, label %same i64 {block.ODD}, label %odd
     i64 {block.LAST}, label %last i64 {block.WITHIN}, label %within
-    i64 {block.RESERVE}, label %reserve
+    i64 {block.RESERVE}, label %reserve i64 {block.PYTHON}, label %python
   ]
 place:
-  {_word("pt", 0, "slots")}
-  {_word("ps", 1, "slots")}
+  {word_text("pt", 0, "slots")}
+  {word_text("ps", 1, "slots")}
   store i64 %ps, ptr %ptp
   ret i64 %next
 row:
-  {_word("rt", 0, "slots")}
-  {_word("rs", 1, "slots")}
-  {_word("rc", 2, "sizes")}
-  {_word("rb", 3, "sizes")}
-  {_index("more", 4)}
+  {word_text("rt", 0, "slots")}
+  {word_text("rs", 1, "slots")}
+  {word_text("rc", 2, "sizes")}
+  {word_text("rb", 3, "sizes")}
+  {index_text("more", 4)}
+  {word_text("rm", 5, "sizes")}
   %rn = add i64 %rc, %more
-  %offset = mul i64 %rn, %rb
+  %bytes = mul i64 %rb, %rm
+  %offset = mul i64 %rn, %bytes
   %moved = add i64 %rs, %offset
   store i64 %moved, ptr %rtp
   ret i64 %next
 exchange:
-  {_word("xa", 0, "slots")}
-  {_word("xb", 1, "slots")}
+  {word_text("xa", 0, "slots")}
+  {word_text("xb", 1, "slots")}
   store i64 %xa, ptr %xbp
   store i64 %xb, ptr %xap
   ret i64 %next
 load:
-  {_word("lt", 0, "sizes")}
-  {_word("lc", 1, "slots")}
+  {word_text("lt", 0, "sizes")}
+  {word_text("lc", 1, "slots")}
   %given = inttoptr i64 %lc to ptr
   %count0 = load i64, ptr %given
   %some = icmp sgt i64 %count0, 0
@@ -80,63 +82,63 @@ load:
   store i64 %count, ptr %ltp
   ret i64 %next
 begin:
-  {_word("bi", 0, "sizes")}
-  {_word("bt", 1, "sizes")}
-  {_index("back", 2)}
+  {word_text("bi", 0, "sizes")}
+  {word_text("bt", 1, "sizes")}
+  {index_text("back", 2)}
   %highest = sub i64 %bt, 1
   %reversed = icmp ne i64 %back, 0
   %first = select i1 %reversed, i64 %highest, i64 0
   store i64 %first, ptr %bip
   ret i64 %next
 until:
-  {_word("ui", 0, "sizes")}
-  {_word("ut", 1, "sizes")}
+  {word_text("ui", 0, "sizes")}
+  {word_text("ut", 1, "sizes")}
   %done = icmp uge i64 %ui, %ut
   %to0 = select i1 %done, i64 %target, i64 %next
   ret i64 %to0
 advance:
-  {_word("ai", 0, "sizes")}
-  {_index("by", 1)}
+  {word_text("ai", 0, "sizes")}
+  {index_text("by", 1)}
   %ai1 = add i64 %ai, %by
   store i64 %ai1, ptr %aip
   ret i64 %target
 unless:
-  {_word("ub", 0, "slots")}
+  {word_text("ub", 0, "slots")}
   %flag = inttoptr i64 %ub to ptr
   %bool = load i8, ptr %flag
   %false = icmp eq i8 %bool, 0
   %to1 = select i1 %false, i64 %target, i64 %next
   ret i64 %to1
 assign:
-  {_word("st", 0, "sizes")}
-  {_word("ss", 1, "sizes")}
+  {word_text("st", 0, "sizes")}
+  {word_text("ss", 1, "sizes")}
   store i64 %ss, ptr %stp
   ret i64 %next
 jump:
   ret i64 %target
 arm:
-  {_word("an", 0, "slots")}
-  {_index("own", 1)}
+  {word_text("an", 0, "slots")}
+  {index_text("own", 1)}
   %chosen = inttoptr i64 %an to ptr
   %number = load i64, ptr %chosen
   %other = icmp ne i64 %number, %own
   %to2 = select i1 %other, i64 %target, i64 %next
   ret i64 %to2
 same:
-  {_word("sa", 0, "slots")}
-  {_word("sb", 1, "slots")}
+  {word_text("sa", 0, "slots")}
+  {word_text("sb", 1, "slots")}
   %equal = icmp eq i64 %sa, %sb
   %to3 = select i1 %equal, i64 %target, i64 %next
   ret i64 %to3
 odd:
-  {_word("on", 0, "sizes")}
+  {word_text("on", 0, "sizes")}
   %bit = trunc i64 %on to i1
   %to4 = select i1 %bit, i64 %target, i64 %next
   ret i64 %to4
 last:
-  {_word("ni", 0, "sizes")}
-  {_word("nt", 1, "sizes")}
-  {_index("down", 2)}
+  {word_text("ni", 0, "sizes")}
+  {word_text("nt", 1, "sizes")}
+  {index_text("down", 2)}
   %top = sub i64 %nt, 1
   %lowest = icmp ne i64 %down, 0
   %end = select i1 %lowest, i64 0, i64 %top
@@ -144,20 +146,20 @@ last:
   %to5 = select i1 %ends, i64 %target, i64 %next
   ret i64 %to5
 within:
-  {_word("wi", 0, "sizes")}
-  {_word("wt", 1, "sizes")}
-  {_index("beside", 2)}
+  {word_text("wi", 0, "sizes")}
+  {word_text("wt", 1, "sizes")}
+  {index_text("beside", 2)}
   %place1 = add i64 %wi, %beside
   %inside = icmp ult i64 %place1, %wt
   %to6 = select i1 %inside, i64 %next, i64 %target
   ret i64 %to6
 reserve:
-  {_word("vs", 0, "slots")}
-  {_index("heap", 1)}
-  {_word("vb", 2, "sizes")}
-  {_word("va", 3, "sizes")}
-  {_index("extra", 4)}
-  {_word("vc", 5, "sizes")}
+  {word_text("vs", 0, "slots")}
+  {index_text("heap", 1)}
+  {word_text("vb", 2, "sizes")}
+  {word_text("va", 3, "sizes")}
+  {index_text("extra", 4)}
+  {word_text("vc", 5, "sizes")}
   %rows = add i64 %va, %extra
   %all2 = call {{i64, i1}} @llvm.umul.with.overflow.i64(i64 %rows, i64 %vc)
   %all = extractvalue {{i64, i1}} %all2, 0
@@ -213,7 +215,13 @@ copy:
   %address = ptrtoint ptr %new to i64
   store i64 %address, ptr %vsp
   ret i64 %next
+python:
+  %code = inttoptr i64 %target to ptr
+  %answer = call i64 %code(ptr %slots, ptr %sizes)
+  %threw = icmp ne i64 %answer, 0
+  %to7 = select i1 %threw, i64 {block.RAISED}, i64 %next
+  ret i64 %to7
 wrong:
-  ret i64 -1
+  ret i64 {block.OUT_OF_MEMORY}
 }}"""
-"""@control: one such step; the number of the next one, or -1 where there is no memory."""
+"""@control: one such step; the number of the next one, or the negative code of what ends all."""

@@ -167,9 +167,11 @@ entry:
   {_LOAD_MODE}
   %table = load ptr, ptr %call
   {loaded("%count", "i64", "%call", 8 * block.COUNT)}
-  {loaded("%slots", "ptr", "%call", 8 * block.SLOTS)}
+  {loaded("%slots0", "ptr", "%call", 8 * block.SLOTS)}
   {loaded("%indices", "ptr", "%call", 8 * block.INDICES)}
-  {loaded("%sizes", "ptr", "%call", 8 * block.SIZES)}
+  {loaded("%sizes0", "ptr", "%call", 8 * block.SIZES)}
+  {stored("ptr %slots0", "%nowslots", "%call", 8 * block.NOW_SLOTS)}
+  {stored("ptr %sizes0", "%nowsizes", "%call", 8 * block.NOW_SIZES)}
   {loaded("%threads", "i64", "%call", 8 * block.THREADS)}
   {loaded("%pool", "ptr", "%call", 8 * block.POOL)}
   {loaded("%slices", "i64", "%call", 8 * block.SLICES)}
@@ -191,21 +193,30 @@ place:
   {loaded("%its", "i64", "%temporary", 8)}
   {loaded("%output", "i64", "%temporary", 16)}
   {loaded("%offset", "i64", "%temporary", 24)}
-  %from = getelementptr i64, ptr %slots, i64 %output
+  %from = getelementptr i64, ptr %slots0, i64 %output
   %base = load i64, ptr %from
   %start = add i64 %base, %offset
   %above = add i64 %start, {ALIGNMENT - 1}
   %aligned = and i64 %above, {-ALIGNMENT}
-  %slot = getelementptr i64, ptr %slots, i64 %its
+  %slot = getelementptr i64, ptr %slots0, i64 %its
   store i64 %aligned, ptr %slot
   %t1 = add i64 %t, 1
   br label %placing
 placed:
   %any = icmp sgt i64 %count, 0
   %several = icmp ne ptr %pool, null
+  {loaded("%records", "ptr", "%call", 8 * block.RECORD_STEP)}
+  %plain = icmp eq ptr %records, null
+  br i1 %plain, label %ready, label %clear
+clear:
+  %emptied = call i64 %records(ptr %call, ptr null, ptr null, ptr null, i64 {block.EMPTY}, i64 0)
+  br label %ready
+ready:
   br i1 %any, label %step, label %fine
 step:
-  %s = phi i64 [0, %placed], [%s1, %advance], [%to1, %jump]
+  %s = phi i64 [0, %ready], [%s1, %advance], [%to2, %jump]
+  %slots = load ptr, ptr %nowslots
+  %sizes = load ptr, ptr %nowsizes
   %so = mul i64 %s, 24
   {field("%entryp", "%table", "%so")}
   %fn = load ptr, ptr %entryp
@@ -215,13 +226,22 @@ step:
   %is_kernel = icmp ule i64 %kind, {block.PARALLEL}
   br i1 %is_kernel, label %kernel, label %other
 other:
+  %is_record = icmp uge i64 %kind, {block.MAKE}
+  br i1 %is_record, label %record, label %control
+control:
   %target = ptrtoint ptr %fn to i64
-  %to1 = call i64 @control(ptr %call, ptr %slots, ptr %index, ptr %sizes,
+  %to0 = call i64 @control(ptr %call, ptr %slots, ptr %index, ptr %sizes,
                            i64 %kind, i64 %s, i64 %target)
-  %lost = icmp slt i64 %to1, 0
+  br label %went
+record:
+  %to1 = call i64 %records(ptr %call, ptr %slots, ptr %index, ptr %sizes, i64 %kind, i64 %s)
+  br label %went
+went:
+  %to2 = phi i64 [%to0, %control], [%to1, %record]
+  %lost = icmp slt i64 %to2, 0
   br i1 %lost, label %fail, label %jump
 jump:
-  %open = icmp slt i64 %to1, %count
+  %open = icmp slt i64 %to2, %count
   br i1 %open, label %step, label %fine
 kernel:
   %is_parallel = icmp ne i64 %kind, {block.SERIAL}
@@ -313,7 +333,7 @@ advance:
   %more = icmp slt i64 %s1, %count
   br i1 %more, label %step, label %fine
 fail:
-  %code = phi i64 [%r0, %alone], [%code1, %result], [{block.OUT_OF_MEMORY}, %other]
+  %code = phi i64 [%r0, %alone], [%code1, %result], [%to2, %went]
   {stored("i64 %s", "%c7", "%call", 8 * block.STEP)}
   {stored("i64 %code", "%c8", "%call", 8 * block.CODE)}
   {_LOAD_MODE.replace("%mode", "%old")}

@@ -8,9 +8,10 @@ from typing import Final
 
 from tensorad.ir.analysis.alike import Key, Numbering, ends, form_of
 from tensorad.ir.analysis.blocks import block_ops, op_sizes, ops_between, saves_of, tells_trips
+from tensorad.ir.arrays.checkpoints import Checkpoint
 from tensorad.ir.arrays.elementwise import copied_from
-from tensorad.ir.checkpoints import Checkpoint
 from tensorad.ir.expr import Expr
+from tensorad.ir.records import Fields, Inject, Recursion
 from tensorad.ir.tensor import (
     Block,
     Compute,
@@ -160,6 +161,20 @@ def _key(op: Control, values: _Values) -> tuple[Key, list[_Inside]]:
     return numbering.key(own, operands), inside
 
 
+def _beside_blocks(op: Control) -> Key:
+    """What else operations do: those without blocks, and checkpoints."""
+    match op:
+        case Checkpoint():
+            return (op.again, op.keeps)
+        case Inject():
+            return (op.dtype, op.tag)
+        case Fields():
+            return (op.tag,)
+        case Recursion():
+            return (op.definition,)
+    return ()
+
+
 def _is_alone(op: Control) -> bool:
     """Whether an operation is equal to itself alone."""
     return tells_trips(op) or (isinstance(op, FunctionCall) and op.rule is not None)
@@ -184,8 +199,7 @@ class _Blocks(Numbering):
             kept: what is saved of operations of the block that it stands in.
         """
         self.parts.append((type(op), len(op.operands), len(op.names), len(op.blocks)))
-        if isinstance(op, Checkpoint):
-            self.parts.append((op.again, op.keeps))
+        self.parts.append(_beside_blocks(op))
         if isinstance(op, Loop):
             (trips,) = self.expressions((op.trips,))
             self.parts.append((op.carries, op.scanned, op.reverse, trips, op.count is None))

@@ -15,6 +15,7 @@ from tensorad.ir.analysis.blocks import (
 )
 from tensorad.ir.analysis.cheap import is_cheap
 from tensorad.ir.expr import Expr
+from tensorad.ir.records import Recursion
 from tensorad.ir.tensor import (
     Block,
     Control,
@@ -86,6 +87,7 @@ def _invariant(op: Loop, inner: Sequence[Tensor]) -> list[Op]:
             continue
         if any(s in own for s in op_sizes(o)):
             continue
-        if runs or all(map(is_safe, (o, *inner_ops([o])))):
+        inside = (o, *inner_ops([o]))
+        if runs or not any(isinstance(i, Recursion) or not is_safe(i) for i in inside):
             found[o] = None
     return [o for o in found if not is_everywhere(o)]

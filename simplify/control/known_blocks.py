@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from tensorad.errors import DTypeError
 from tensorad.ir.analysis.blocks import ops_between
-from tensorad.ir.expr import Cast, Const, Expr, Read
+from tensorad.ir.expr import Cast, Const, Expr, Read, int_const
 from tensorad.ir.rebuild import map_op
+from tensorad.ir.records import Fields, Inject, Tag
 from tensorad.ir.tensor import Branch, Compute, Constant, Control, Loop, Op, Tensor, outputs
 from tensorad.ir.visit import op_expressions, reads, substitute_all
 from tensorad.simplify.bounds.reads import dynamic_dimensions
@@ -15,6 +16,7 @@ from tensorad.simplify.control.levels import (
     Around,
     Given,
     Saves,
+    at_one_level,
     in_place_of,
     values_of,
     without_values,
@@ -24,14 +26,28 @@ from tensorad.simplify.formula.dataflow import on_fresh_axes, over_inputs
 
 def choose_known(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
     """The values of an operation: of a branch by a known index those of the arm, of a loop of no
-    iterations the first ones, and operands that every arm of a branch passes on."""
+    iterations the first ones, operands that every arm of a branch passes on, and what a record was
+    made of."""
     if isinstance(op, Branch):
         index = None if op.operands[0] in around.given else known_index(op.operands[0])
-        return _passed_on(op, saves) if index is None else _arm(op, saves, index)
+        return _passed_on(op, saves) if index is None else _arm(op, saves, index, around)
+    if isinstance(op, (Tag, Fields)) and op.operands[0] not in around.given:
+        made = op.operands[0].op
+        return values_of(op, saves) if not isinstance(made, Inject) else _of_record(op, made)
     if isinstance(op, Loop) and isinstance(op.trips, Const) and op.trips.value <= 0:
         empty = [without_values(t, (0, *t.shape)) for _, t in saves]
         return [*op.operands[: op.carries], *empty]
     return values_of(op, saves)
+
+
+def _of_record(op: Tag | Fields, made: Inject) -> list[Tensor]:
+    """The number of the variant, or the fields, of a record that the program makes.
+
+    Fields of another variant are in an arm that is not taken.
+    """
+    if isinstance(op, Tag):
+        return [outputs(Compute(op.name, (), (int_const(made.tag),), ""))[0]]
+    return [*made.operands] if op.tag == made.tag else [*outputs(op)]
 
 
 def known_index(t: Tensor) -> int | None:
@@ -76,13 +92,20 @@ def _with_numbers(op: Op, given: Given) -> Op:
         return op
 
 
-def _arm(op: Branch, saves: Saves, index: int) -> list[Tensor]:
-    """What the chosen block computes; the others save nothing that is read."""
+def _arm(op: Branch, saves: Saves, index: int, around: Around) -> list[Tensor]:
+    """What the chosen block computes; the others save nothing that is read.
+
+    What is known of the operands is known in it, then: the variants of records.
+    """
     chosen = min(max(index, 0), len(op.blocks) - 1)
     block = op.blocks[chosen]
     own = [t for n, t in saves if n == chosen]
     image = dict(zip(block.params, op.operands[1:], strict=True))
     made = in_place_of((*block.results, *own), image)
+    made = at_one_level(
+        made, [*around.given, *op.operands],
+        lambda o, kept, level: choose_known(o, kept, level._replace(given=around.given)),
+    )  # fmt: skip
     found = iter(made[len(block.results) :])
     rows = [next(found) if n == chosen else without_values(t) for n, t in saves]
     return [*made[: len(block.results)], *rows]

@@ -16,6 +16,7 @@ from tensorad.simplify.control.invariants import hoist_invariants
 from tensorad.simplify.control.known_blocks import choose_known, write_constants
 from tensorad.simplify.control.levels import Level, Rule, inner_first, outer_first
 from tensorad.simplify.control.renew import without_calls
+from tensorad.simplify.control.saving_calls import share_saving_calls
 from tensorad.simplify.control.unused import drop_unused
 
 Results = Sequence[Tensor]
@@ -52,6 +53,11 @@ CONTROL_PASSES: Final[tuple[ControlPass, ...]] = (
     Pass("write_constants", partial(_levels, write_constants), "before formulas are compared"),
     Pass("choose_known", partial(_rules, choose_known), "before what other arms would use"),
     Pass("hoist_invariants", partial(_rules, hoist_invariants), "once carries that stay are fixed"),
+    Pass(
+        "share_saving_calls",
+        partial(_levels, share_saving_calls),
+        "before others are compared that read what the calls give",
+    ),
     Pass("share_operations", partial(_levels, share_operations), "once blocks stand"),
     Pass("drop_unused", _used, "last: nothing is left unused after it"),
 )

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tensorad.ir.analysis.blocks import block_ops, ops_between, saves_of, tells_trips
+from tensorad.ir.arrays.checkpoints import Checkpoint
 from tensorad.ir.arrays.elementwise import copied_from
-from tensorad.ir.checkpoints import Checkpoint
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.tensor import (
     Block,
     Compute,
@@ -104,11 +105,12 @@ def _close(call: FunctionCall, inside: Image, around: _Open) -> None:
 
 def is_open(op: FunctionCall, kept: Sequence[Saved], alone: bool = False) -> bool:
     """Whether a call may stand among other operations as its block: what tells a size runs on its
-    own, for the size is one, however often the function is called. So does what computes again."""
+    own, for the size is one, however often the function is called; so does Python's code, and what
+    computes again."""
     if isinstance(op, Checkpoint) and op.again and not alone:
         return False
     ops = block_ops(op.blocks[0], [s.inner for s in kept])
-    return not any(tells_trips(o) for o in ops)
+    return not isinstance(op, Foreign) and not any(tells_trips(o) for o in ops)
 
 
 def again(t: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from tensorad.ir.analysis.blocks import (
     saves_of,
     tells_trips,
 )
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Expr, const
 from tensorad.ir.tensor import (
@@ -86,6 +87,9 @@ def _needed(ops: Sequence[Op], results: Sequence[Tensor]) -> dict[Control, _Need
 
 
 def _use(op: Control, outs: Sequence[int], saves: Sequence[Saved]) -> _Needed:
+    # a record, or a call of a definition, which others call as well, or of Python's code
+    if not op.blocks or isinstance(op, Foreign):
+        return _Needed(range(len(op.names)), range(len(op.operands)), saves)
     linked = _linked(op)
     if isinstance(op, Loop):
         linked_carries = [k for k in linked if k < op.carries]

@@ -17,6 +17,7 @@ from tensorad.ir.visit import (
     outside_reductions,
     reads,
     rewrite,
+    rewrite_all,
     substitute,
     topological_ops,
     with_fresh_reductions,
@@ -84,7 +85,7 @@ def over_inputs(op: Op, image: Mapping[Tensor, Tensor]) -> Op:
     memo: dict[Expr, Expr] = {}
 
     def new(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
-        return tuple([rewrite(e, renew, memo, READ) for e in exprs])
+        return rewrite_all(exprs, renew, memo, READ)
 
     return on_fresh_axes(map_op(op, new, lambda t: image.get(t, t)))
 

@@ -161,11 +161,11 @@ class Tidy:
         if not others:
             others.append(t)
             return t
-        for u in (*others, t):
+        for u in others:
             if isinstance(u.op, Compute):
                 self.stages.setdefault(self._key(u.op.axes, u.op.bodies[0]), u)
         others.append(t)
-        return self.stages[self._key(t.op.axes, body)]
+        return self.stages.setdefault(self._key(t.op.axes, body), t)  # bounds from data: its own
 
     def _key(self, axes: Sequence[Axis], body: Expr) -> tuple[Expr, ...]:
         """Equal for equal formulas, whatever their axes are.

@@ -159,7 +159,7 @@ def _lift_node(e: Expr, lifted: dict[Expr, tuple[Expr, Expr]]) -> tuple[Expr, Ex
             return p, cast(x, e.dtype)
         case Apply(function=f, args=(a,)) if is_stop(f):
             p, x = lifted[a]
-            return p, stop(x)
+            return p, stop(x, f.name)
     return TRUE, e
 
 

@@ -44,7 +44,8 @@ from tensorad.simplify.zeros.recorded_indices import with_recorded_indices
 from tensorad.simplify.zeros.stored import stored_box
 from tensorad.simplify.zeros.tested_indices import index_tests, otherwise_fail
 
-_staged: WeakKeyDictionary[Compute, Compute] = WeakKeyDictionary()
+_staged: WeakKeyDictionary[Compute, Compute | None] = WeakKeyDictionary()
+"""None for what stays as it is: an entry must not keep its own key alive."""
 
 
 def is_read(e: Expr) -> bool:
@@ -62,8 +63,8 @@ def extract_reductions(op: Compute) -> Compute:
     if op not in _staged:
         bodies = _extract_all(op)
         same = all(a is b for a, b in zip(bodies, op.bodies, strict=True))
-        _staged[op] = op if same else replace(op, bodies=bodies)
-    return _staged[op]
+        _staged[op] = None if same else replace(op, bodies=bodies)
+    return _staged[op] or op
 
 
 def _extract_all(op: Compute) -> tuple[Expr, ...]:

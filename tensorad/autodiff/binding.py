@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from tensorad.autodiff.control.heads import Seed
+from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.local.flows import derivation_inputs, derivation_order
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.autodiff.sweep import block_vjp
@@ -30,7 +31,10 @@ def bound_adjoints(
     Returns:
         by value; nothing where no derivative flows. An output that no other one depends on has
         its head.
+    Raises:
+        GradError: a foreign function between them has no rule.
     """
+    check_complete(list(heads), wrt, rules)
     order = derivation_order(list(heads), rules)
     moving = dict.fromkeys(wrt)
     inner: dict[Tensor, None] = {}

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tensorad.autodiff.control.records import tangent_dtype
 from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import to_dtype
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Constant, Shape, Tensor, format_shape, outputs
 
 
@@ -50,6 +52,20 @@ def check_outputs(y: object) -> Tensor | list[Tensor]:
     return list(y)
 
 
+def check_depends(ys: Sequence[Tensor], x: Tensor) -> None:
+    """There are no outputs, since these do not depend on a tensor.
+
+    Raises:
+        GradError: there are some.
+    """
+    if ys:
+        names = " and ".join([y.name for y in ys])
+        raise GradError(
+            f"{names} {'does' if len(ys) == 1 else 'do'} not depend on {x.name}.",
+            hint="remove it from wrt, or leave out strict=True to get zeros.",
+        )
+
+
 def check_wrt(wrt: object) -> list[Tensor]:
     """Distinct float tensors, at least one."""
     if isinstance(wrt, Tensor) or not isinstance(wrt, Iterable):
@@ -61,7 +77,7 @@ def check_wrt(wrt: object) -> list[Tensor]:
                 f"cannot differentiate by a {type(x).__name__}; wrt holds tensors.",
                 hint="pass the placeholders or intermediate tensors themselves.",
             )
-        if not x.dtype.is_float:
+        if not x.dtype.is_differentiable:
             raise DTypeError(
                 f"cannot differentiate by {x.name} of dtype {x.dtype}: "
                 "integers and booleans have no derivative.",
@@ -89,6 +105,8 @@ def as_direction(
     Raises:
         GradError, ShapeError, DTypeError: anything else.
     """
+    if is_record(t.dtype):
+        return _record_direction(what, t, value)
     if isinstance(value, (int, float, np.number)):
         return float(value)
     if isinstance(value, np.ndarray):
@@ -114,6 +132,17 @@ def as_direction(
     return value
 
 
+def _record_direction(what: str, t: Tensor, value: object) -> Tensor:
+    wanted = tangent_dtype(t.dtype)
+    if not isinstance(value, Tensor) or value.dtype is not wanted or value.shape:
+        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise DTypeError(
+            f"{what} is of {kind}, but derivatives by {t.name} : {t.dtype} are of {wanted}.",
+            hint=f"use a tensor of {wanted}.",
+        )
+    return value
+
+
 def leading_axes(kind: str, given: Sequence[tuple[Tensor, Tensor | float]]) -> Shape:
     """The extra leading axes that the heads (or tangents) of several tensors share.
 
@@ -135,3 +164,17 @@ def leading_axes(kind: str, given: Sequence[tuple[Tensor, Tensor | float]]) -> S
             )
         batch = own
     return batch
+
+
+def check_fw_mode(fw_mode: object) -> bool | None:
+    """Whether a derivative along a direction is by forward mode; None: the default.
+
+    Raises:
+        GradError: it is something else.
+    """
+    if fw_mode is None or isinstance(fw_mode, bool):
+        return fw_mode
+    raise GradError(
+        f"fw_mode must be True, False or None, got {fw_mode!r}.",
+        hint="True is forward mode, False reverse mode; leave it out for the one that costs less.",
+    )

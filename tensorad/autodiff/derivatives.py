@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any, Final, overload
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, zeros
-from tensorad.autodiff.checks import check_output, check_wrt
+from tensorad.autodiff.checks import check_fw_mode, check_output, check_wrt
+from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.counting.cost import cost
 from tensorad.autodiff.counting.dense import note_jacobian
 from tensorad.autodiff.forward import Direction, Push, jvp
 from tensorad.autodiff.jacobian import direct_jacobian
-from tensorad.autodiff.local.flows import derivation_inputs
+from tensorad.autodiff.local.flows import derivation_inputs, stopped_in_one_mode
 from tensorad.autodiff.local.flows import derivation_order as order_of
 from tensorad.autodiff.local.overrides import Override, check_override
 from tensorad.autodiff.provenance import remember
@@ -44,8 +45,8 @@ def jacobian(
             see `direct_jacobian`; it takes neither `mode` nor `override`.
         mode: "reverse" (adjoints of every y[i]), "forward" (tangents along every x[j]), or None:
             the one whose loops do fewer iterations, multiplications and stores, counted; reverse
-            on a tie, and uncounted where at most one operation lies between x and y. Symbolic
-            sizes count as 16.
+            on a tie, and uncounted where at most one operation lies between x and y, or where
+            `stop_gradient` stops one mode only. Symbolic sizes count as 16.
         override: see `vjp`.
     Raises:
         GradError: y does not read x directly, or a mode or rules are given, with `optimize` off;
@@ -63,7 +64,7 @@ def jacobian(
                 hint="leave out optimize=False, or what is given beside it.",
             )
         return direct_jacobian(y, x, optimize=False)
-    if mode is None and not _has_stages(y, x, override):
+    if mode is None and (not _has_stages(y, x, override) or stopped_in_one_mode([y])):
         mode = "reverse"
     made: dict[str, Tensor] = {}
     if mode in (None, "reverse"):
@@ -101,6 +102,7 @@ def _forward_jacobian(y: Tensor, x: Tensor, override: Override | None) -> Tensor
     same = logical_and(*[b == o for b, o in zip(batch, own, strict=True)])
     unit = Adjoint((*batch, *own), select(same, const(1, x.dtype), const(0, x.dtype)))
     push = Push({x: unit}, x.shape, check_override(override))
+    check_complete([y], [x], push.rules)
     push.run_order([y])
     name = f"d{x.name}"
     tangent = push.tangents.get(y)
@@ -120,17 +122,28 @@ def _own_axes_first(name: str, tangent: Adjoint, n_batch: int) -> Tensor:
 
 @overload
 def hessian(
-    y: Tensor, x: Tensor, *, mode: str | None = None, override: Override | None = None
+    y: Tensor,
+    x: Tensor,
+    *,
+    mode: str | None = None,
+    fw_mode: bool | None = None,
+    override: Override | None = None,
 ) -> Tensor: ...
 @overload
 def hessian(
-    y: Tensor, x: Sequence[Tensor], *, mode: str | None = None, override: Override | None = None
+    y: Tensor,
+    x: Sequence[Tensor],
+    *,
+    mode: str | None = None,
+    fw_mode: bool | None = None,
+    override: Override | None = None,
 ) -> list[list[Tensor]]: ...
 def hessian(
     y: Tensor,
     x: Tensor | Sequence[Tensor],
     *,
     mode: str | None = None,
+    fw_mode: bool | None = None,
     override: Override | None = None,
 ) -> Any:
     """d2 y / d x d x of a 0-d y: shape x.shape + x.shape.
@@ -139,11 +152,19 @@ def hessian(
         y: a 0-d float tensor.
         x: a tensor, or several: then block [i][j] has shape x[i].shape + x[j].shape.
         mode: how the gradient is differentiated again: see `jacobian`.
+        fw_mode: the same as a flag: True is mode="forward", False mode="reverse".
         override: see `vjp`; used for both derivatives.
     Raises:
         ShapeError: y has axes.
-        GradError: the arguments `vjp` refuses.
+        GradError: the arguments `vjp` refuses; both `mode` and `fw_mode` are given.
     """
+    if check_fw_mode(fw_mode) is not None:
+        if mode is not None:
+            raise GradError(
+                f"hessian was given both mode={mode!r} and fw_mode={fw_mode!r}.",
+                hint="both say how the gradient is differentiated again: leave one out.",
+            )
+        mode = "forward" if fw_mode else "reverse"
     tensors = check_wrt(x)
     gradients = _gradients(y, tensors, "hessian", override)
     blocks = [[jacobian(g, u, mode=mode, override=override) for u in tensors] for g in gradients]
@@ -151,22 +172,38 @@ def hessian(
 
 
 @overload
-def hvp(y: Tensor, x: Tensor, v: Direction, *, override: Override | None = None) -> Tensor: ...
+def hvp(
+    y: Tensor,
+    x: Tensor,
+    v: Direction,
+    *,
+    fw_mode: bool | None = None,
+    override: Override | None = None,
+) -> Tensor: ...
 @overload
 def hvp(
     y: Tensor,
     x: Sequence[Tensor],
     v: Sequence[Direction],
     *,
+    fw_mode: bool | None = None,
     override: Override | None = None,
 ) -> list[Tensor]: ...
-def hvp(y: Tensor, x: Any, v: Any, *, override: Override | None = None) -> Any:
+def hvp(
+    y: Tensor,
+    x: Any,
+    v: Any,
+    *,
+    fw_mode: bool | None = None,
+    override: Override | None = None,
+) -> Any:
     """The Hessian of a 0-d y times v: the derivative of the gradient along v; shape of x.
 
     Args:
         y: a 0-d float tensor.
         x: a tensor, or several (the Hessian by all of them together).
         v: shape (*batch, *x.shape), an array or a number; for several x a list.
+        fw_mode: how the gradient is differentiated along v: see `jvp`.
         override: see `vjp`; used for both derivatives.
     Returns:
         shape (*batch, *x.shape); for several x a list.
@@ -183,7 +220,8 @@ def hvp(y: Tensor, x: Any, v: Any, *, override: Override | None = None) -> Any:
             hint="pass a list with one vector per tensor.",
         )
     gradients = _gradients(y, tensors, "hvp", override)
-    made = jvp(gradients, dict(zip(tensors, directions, strict=True)), override=override)
+    along = dict(zip(tensors, directions, strict=True))
+    made = jvp(gradients, along, fw_mode=fw_mode, override=override)
     return made[0] if isinstance(x, Tensor) else made
 
 

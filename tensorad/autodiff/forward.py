@@ -7,11 +7,19 @@ from typing import Final, overload
 
 import numpy as np
 
-from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, variable, whole, zeros
+from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, variable, whole
 from tensorad.autodiff.adjoints.inlining import Uses, may_inline
-from tensorad.autodiff.checks import as_direction, check_outputs, check_wrt, leading_axes
-from tensorad.autodiff.control.pieces import with_dtype
-from tensorad.autodiff.control.tangents import Moving, control_tangents
+from tensorad.autodiff.checks import (
+    as_direction,
+    check_fw_mode,
+    check_outputs,
+    check_wrt,
+    leading_axes,
+)
+from tensorad.autodiff.control.missing import check_complete
+from tensorad.autodiff.control.pieces import with_dtype, zeros_like
+from tensorad.autodiff.control.recursion import Moving
+from tensorad.autodiff.control.tangents import control_tangents
 from tensorad.autodiff.local.flows import (
     AnyRule,
     derivation_inputs,
@@ -20,7 +28,7 @@ from tensorad.autodiff.local.flows import (
     rules_at,
     told,
 )
-from tensorad.autodiff.local.linear import Term, body_terms, times
+from tensorad.autodiff.local.linear import InMode, Term, body_terms, times
 from tensorad.autodiff.local.overrides import Override, Rules, check_override
 from tensorad.autodiff.local.scan_forms import scatter_scan, traced_scan
 from tensorad.autodiff.local.scans import tangent_scan
@@ -30,7 +38,7 @@ from tensorad.autodiff.reverse import vjp
 from tensorad.errors import GradError
 from tensorad.ir.analysis.blocks import saves_of
 from tensorad.ir.analysis.finite import may_be_infinite
-from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.arrays.elementwise import compute_axes, copy_of
 from tensorad.ir.arrays.scan_outputs import last_states
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import (
@@ -46,6 +54,7 @@ from tensorad.ir.expr import (
     reduce_expr,
     summed,
 )
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import (
     Compute,
     Control,
@@ -73,11 +82,19 @@ Direction = Tensor | np.ndarray | np.number | float | int
 
 @overload
 def jvp(
-    y: Tensor, tangents: Mapping[Tensor, Direction], *, override: Override | None = None
+    y: Tensor,
+    tangents: Mapping[Tensor, Direction],
+    *,
+    fw_mode: bool | None = None,
+    override: Override | None = None,
 ) -> Tensor: ...
 @overload
 def jvp(
-    y: Sequence[Tensor], tangents: Mapping[Tensor, Direction], *, override: Override | None = None
+    y: Sequence[Tensor],
+    tangents: Mapping[Tensor, Direction],
+    *,
+    fw_mode: bool | None = None,
+    override: Override | None = None,
 ) -> list[Tensor]: ...
 @progress("differentiating")
 @deep_calls.changed()
@@ -85,6 +102,7 @@ def jvp(
     y: Tensor | Sequence[Tensor],
     tangents: Mapping[Tensor, Direction],
     *,
+    fw_mode: bool | None = None,
     override: Override | None = None,
 ) -> Tensor | list[Tensor]:
     """sum over x of d y / d x applied to the tangent of x.
@@ -95,6 +113,8 @@ def jvp(
         tangents: for each x (input or intermediate, float) a tensor or array of shape
             (*batch, *x.shape), all with one batch shape, or a number for every element. That of
             an intermediate is added to the one that reaches it: jvp is the transpose of vjp.
+        fw_mode: False: by reverse mode twice, as the derivative by the head of `vjp`, which is
+            linear in it; otherwise by forward mode, which costs less.
         override: derivatives to use in place of those of the formulas, as in `vjp`; a rule
             without a jvp of its own is transposed.
     Returns:
@@ -112,15 +132,52 @@ def jvp(
             hint="write jvp(Y, {X: dX}).",
         )
     given, batch = directions(tangents)
-    push = Push(given, batch, check_override(override))
+    rules = check_override(override)
     floats = [t for t in ys if t.dtype.is_float]
     along = dict(tangents)
+    if check_fw_mode(fw_mode) is False:
+        results = _by_heads(floats, given, override)
+        return results if many else results[0]
+    push = Push(given, batch, rules)
 
     def again() -> list[Tensor]:
         return jvp(floats, along, override=override)
 
     results = remember_along(push.run(floats), floats, list(given), again)
     return results if many else results[0]
+
+
+def _by_heads(
+    ys: Sequence[Tensor], given: Mapping[Tensor, Adjoint], override: Override | None
+) -> list[Tensor]:
+    """The tangents by reverse mode: the adjoints are linear in the heads, and are transposed.
+
+    The heads are tensors like the outputs; what values they have does not matter.
+    """
+    heads = [copy_of(y) for y in ys]
+    adjoints = vjp(ys, list(given), heads, override=override)
+    tangents = [store(a, f"d{x.name}") for x, a in given.items()]
+    return vjp(adjoints, heads, tangents)
+
+
+@progress("differentiating")
+@deep_calls.changed()
+def tangents_along(
+    ys: Sequence[Tensor], along: Mapping[Tensor, Tensor], rules: Rules
+) -> dict[Tensor, Tensor]:
+    """The tangents of those float tensors that move, in one pass.
+
+    Args:
+        along: tangents of tensors behind them, of the same shapes.
+        rules: derivatives in place of those of the formulas.
+    """
+    found = block_jvp(along, ys, (), rules)
+
+    def again() -> list[Tensor]:
+        return list(block_jvp(along, ys, (), rules).values())
+
+    remember_along(list(found.values()), list(found), list(along), again)
+    return found
 
 
 def directions(tangents: Mapping[Tensor, Direction]) -> tuple[dict[Tensor, Adjoint], Shape]:
@@ -132,6 +189,8 @@ def directions(tangents: Mapping[Tensor, Direction]) -> tuple[dict[Tensor, Adjoi
 
 
 def _direction(x: Tensor, tangent: Tensor | float, batch: Shape) -> Adjoint:
+    if isinstance(tangent, Tensor) and is_record(x.dtype):
+        return whole(tangent)
     axes = compute_axes((*batch, *x.shape))
     if isinstance(tangent, Tensor):
         return Adjoint(axes, cast(read(tangent, axes), x.dtype))
@@ -151,13 +210,17 @@ class Push:
         self.batch = batch
         self.lead = compute_axes(batch, tuple(f"b{d}" for d in range(len(batch))))
         self.rules = rules
-        self.tangents: dict[Tensor, Adjoint] = dict(given)
+        self.tangents = tangents = dict(given)
         """Formulas over (batch axes, tensor axes), or stored tensors of these."""
         self.order: list[Op] = []
         self.ends: dict[Tensor, None] = {}
+        self.read: dict[Tensor, None] = {}
+        """What has its tangent used."""
+        self.wanted = InMode(lambda e: e.tensor in tangents, "forward")
 
     def run(self, ys: Sequence[Tensor]) -> list[Tensor]:
         """The tangents of the outputs, stored."""
+        check_complete(ys, self.given, self.rules)
         self.run_order(ys)
         return self.tidied([self._result(y) for y in ys])
 
@@ -171,6 +234,8 @@ class Push:
         self.ends = dict.fromkeys(ys)
         self.order = derivation_order(ys, self.rules)
         saves = saves_of(self.order)
+        inputs = [t for op in self.order for t in derivation_inputs(op, self.rules)]
+        self.read = {**self.ends, **dict.fromkeys(inputs)}
         expect(len(self.order))
         for op in self.order:
             advance()
@@ -193,7 +258,8 @@ class Push:
         if isinstance(op, Saved) or not moved or is_told:
             return
         stored = {t: with_dtype(variable(self.tangents[t], f"d{t.name}"), t.dtype) for t in moved}
-        given = Moving(stored, saves.get(op, ()), self.batch, self.rules, block_jvp)
+        kept = saves.get(op, ())
+        given = Moving(stored, kept, self.batch, self.rules, block_jvp, self.read)
         for t, tangent in control_tangents(op, given).items():
             if not is_ruled(t, self.rules):
                 self.tangents[t] = self._joined(t, whole(tangent))
@@ -210,7 +276,7 @@ class Push:
         name = f"d{y.name}"
         if y in self.tangents:
             return store(self.tangents[y], name)
-        return zeros(name, (*self.batch, *y.shape), y)
+        return zeros_like(y, self.batch)
 
     def _push_rule(self, rule: AnyRule) -> None:
         """The tangent as the rule says."""
@@ -249,11 +315,8 @@ class Push:
         own = outputs(op)
         return [found.get(own[t.index // kept * size + t.index % kept]) for t in made]
 
-    def _wanted(self, e: Read) -> bool:
-        return e.tensor in self.tangents
-
     def _compute(self, op: Compute, component: int, made: Tensor) -> Adjoint | None:
-        found = compute_terms(op, component, self._wanted)
+        found = compute_terms(op, component, self.wanted)
         terms = [t.at_winner or t for t in found]
         if not terms:
             return None
@@ -295,7 +358,7 @@ class Push:
 
     def _moved(self, e: Expr) -> Expr | None:
         """How a formula moves with what it reads; None if nothing does."""
-        return summed(_product(t, self._read(t.read)) for t in body_terms(0, e, self._wanted))
+        return summed(_product(t, self._read(t.read)) for t in body_terms(0, e, self.wanted))
 
 
 def block_jvp(

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tensorad.autodiff.adjoints.adjoint import Adjoint
+from tensorad.autodiff.adjoints.adjoint import Adjoint, whole
 from tensorad.autodiff.adjoints.inlining import is_delta
 from tensorad.autodiff.checks import as_direction, leading_axes
 from tensorad.errors import DTypeError, GradError
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import Axis, Const, Expr, cast, const, logical_and, read, select
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Compute, Constant, Shape, Tensor, format_shape
 from tensorad.ir.visit import substitute
 
@@ -44,9 +45,9 @@ def pair_heads(y: Tensor | Sequence[Tensor], head: Heads) -> list[tuple[Tensor, 
             hint="pass a list with one head per output; None stands for 1 at a 0-d output.",
         )
     pairs = list(zip(ys, heads, strict=True))
-    floats = [(t, h) for t, h in pairs if t.dtype.is_float or h is not None]
+    floats = [(t, h) for t, h in pairs if t.dtype.is_differentiable or h is not None]
     for t, h in floats:
-        if not t.dtype.is_float and not isinstance(head, (int, float, np.number)):
+        if not t.dtype.is_differentiable and not isinstance(head, (int, float, np.number)):
             raise DTypeError(
                 f"{t.name} has dtype {t.dtype}: integers and booleans have no derivative.",
                 hint="leave its head None, or convert it with .astype('float32').",
@@ -57,7 +58,7 @@ def pair_heads(y: Tensor | Sequence[Tensor], head: Heads) -> list[tuple[Tensor, 
                 where=f"outputs {', '.join([u.name for u in ys])}",
                 hint="give every output a head; for full Jacobians take one output at a time.",
             )
-    return [(t, h) for t, h in floats if t.dtype.is_float]
+    return [(t, h) for t, h in floats if t.dtype.is_differentiable]
 
 
 def seeds(pairs: Sequence[tuple[Tensor, Head]]) -> tuple[dict[Tensor, Adjoint], Shape]:
@@ -81,6 +82,8 @@ def _as_tensor(y: Tensor, head: Head) -> Tensor | float:
 
 
 def _seed(y: Tensor, head: Tensor | float, batch: Shape) -> Adjoint:
+    if isinstance(head, Tensor) and is_record(y.dtype):
+        return whole(head)
     axes = compute_axes((*batch, *y.shape))
     if isinstance(head, Tensor):
         return Adjoint(axes, cast(_element(head, axes, len(batch)), y.dtype))

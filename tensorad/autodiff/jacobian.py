@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tensorad.autodiff.checks import check_output, check_wrt
 from tensorad.autodiff.heads import Heads
-from tensorad.autodiff.local.linear import Term
+from tensorad.autodiff.local.linear import InMode, Term
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
 from tensorad.autodiff.reverse import vjp
 from tensorad.errors import DefinitionError, GradError, ShapeError
@@ -59,7 +59,8 @@ def direct_jacobian(y: Tensor, x: Tensor, optimize: bool = True) -> Tensor:
     check_wrt([x])
     op = view(y.op)
     direct = [t.name for t in differentiable_inputs(op)]
-    terms = compute_terms(op, y.index, lambda e: e.tensor is x) if isinstance(op, Compute) else []
+    wanted = InMode(lambda e: e.tensor is x, "reverse")
+    terms = compute_terms(op, y.index, wanted) if isinstance(op, Compute) else []
     if not terms or not isinstance(op, Compute):
         raise GradError(
             f"{y.name} does not read {x.name} directly.",

@@ -12,6 +12,7 @@ from tensorad.autodiff.adjoints.adjoint import (
 from tensorad.autodiff.adjoints.plain import PlainTarget, UnstoredTarget
 from tensorad.autodiff.adjoints.weights import WeightedTarget
 from tensorad.autodiff.checks import check_outputs, check_wrt
+from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.counting.choice import Ways, derive_by_count, derive_tidied
 from tensorad.autodiff.counting.dense import note_jacobian
 from tensorad.autodiff.heads import Heads, pair_heads, seeds
@@ -65,6 +66,7 @@ def vjp(
     tensors = check_wrt(wrt)
     starts, batch = seeds(pairs)
     rules = check_override(override)
+    check_complete(ys, tensors, rules)
     sweep = Sweep(ys, tensors, batch, rules)
     given = [h for _, h in pairs if isinstance(h, Tensor)]
 

@@ -12,7 +12,6 @@ from tensorad.autodiff.adjoints.adjoint import (
     store,
     variable,
     whole,
-    zeros,
 )
 from tensorad.autodiff.adjoints.fold_adjoints import adjoint_terms
 from tensorad.autodiff.adjoints.inlining import Uses
@@ -32,6 +31,7 @@ from tensorad.autodiff.adjoints.transposed import (
     whole_contribution,
 )
 from tensorad.autodiff.adjoints.weights import WeightedTarget, with_stored_weights
+from tensorad.autodiff.checks import check_depends
 from tensorad.autodiff.control.activity import active_tensors
 from tensorad.autodiff.control.adjoints import control_adjoints
 from tensorad.autodiff.control.heads import (
@@ -43,7 +43,9 @@ from tensorad.autodiff.control.heads import (
     seed_adjoints,
     with_switch,
 )
-from tensorad.autodiff.control.pieces import opened
+from tensorad.autodiff.control.missing import check_complete
+from tensorad.autodiff.control.pieces import opened, zeros_like
+from tensorad.autodiff.control.records import RecordSums
 from tensorad.autodiff.counting.contribution_points import points_per_contribution
 from tensorad.autodiff.heads import seeds
 from tensorad.autodiff.local.box import Box
@@ -56,18 +58,18 @@ from tensorad.autodiff.local.flows import (
     rules_at,
     told,
 )
-from tensorad.autodiff.local.linear import Term, body_terms
+from tensorad.autodiff.local.linear import InMode, Term, body_terms
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.autodiff.local.scan_forms import scatter_scan
 from tensorad.autodiff.local.scans import Heads as ScanHeads
 from tensorad.autodiff.local.scans import reverse_sweep
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
-from tensorad.errors import GradError
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.flow import flowing_components
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.arrays.scan_outputs import last_states
-from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, Reduce, call, read
+from tensorad.ir.expr import TRUE, Axis, Call, Expr, Reduce, call, read
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Compute, Control, Op, Saved, Scan, Scatter, Shape, Tensor, outputs
 from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
 from tensorad.progress import advance, expect
@@ -103,8 +105,10 @@ class Sweep:
         self.inner = inner_reductions(self.forward)
         self.in_place: dict[Op, None] = {}
         """Formulas that store the adjoint of a reduction inside in place of their own."""
-        self.active = active_tensors(self.order, self.wrt, rules)
+        self.active = active = active_tensors(self.order, self.wrt, rules)
+        self.wanted = InMode(lambda e: e.tensor in active, "reverse")
         self.targets: dict[Tensor, Target] = {}
+        self.records = RecordSums()
         self.done: dict[Tensor, Adjoint | None] = {}
         self.inside: dict[Op, dict[Tensor, Head]] = {}
         """Adjoints of what is saved of the insides of operations not visited yet."""
@@ -161,13 +165,9 @@ class Sweep:
     def _result(self, x: Tensor, strict: bool) -> Tensor:
         adjoint = self._last(x)
         if adjoint is None:
-            if strict and any(may_have_elements(y) for y in self.ys):
-                names = " and ".join([y.name for y in self.ys])
-                raise GradError(
-                    f"{names} {'does' if len(self.ys) == 1 else 'do'} not depend on {x.name}.",
-                    hint="remove it from wrt, or leave out strict=True to get zeros.",
-                )
-            return zeros(f"d{x.name}", (*self.batch, *x.shape), x)
+            if strict:
+                check_depends([y for y in self.ys if may_have_elements(y)], x)
+            return zeros_like(x, self.batch)
         return store(adjoint, f"d{x.name}")
 
     def adjoints(self, seeds: Mapping[Tensor, Adjoint]) -> list[Tensor | None]:
@@ -186,17 +186,15 @@ class Sweep:
 
     def _last(self, x: Tensor) -> Adjoint | None:
         """The adjoint of a tensor once all operations are visited."""
-        adjoint = self.done.get(x)
+        adjoint = self.done.get(x, self.records.adjoint(x))
         if adjoint is None and x in self.targets:
             adjoint = self.targets[x].finish(f"d{x.name}", True, Uses(0, False))
         return adjoint
 
-    def _wanted(self, e: Read) -> bool:
-        return e.tensor in self.active
-
     def _visit(self, op: Op) -> None:
         made = outputs(op)
-        if not any(t in self.targets or t in self.done for t in made) and op not in self.inside:
+        reached = any(t in self.targets or t in self.done or t in self.records for t in made)
+        if not reached and op not in self.inside:
             return
         for rule in rules_at(op, self.rules):
             self._visit_rule(rule)
@@ -218,7 +216,7 @@ class Sweep:
                 self._finish(t, Uses(0, False))
 
     def _visit_element(self, op: Op, viewed: Compute, t: Tensor, flows: bool) -> None:
-        terms = compute_terms(viewed, t.index, self._wanted) if flows else []
+        terms = compute_terms(viewed, t.index, self.wanted) if flows else []
         terms = self._read_back(viewed, t, terms)
         if t in self.passed and t in self.targets:
             for term in terms:
@@ -274,7 +272,7 @@ class Sweep:
             return self.done[t]
         target = self.targets.get(t)
         if target is None:
-            return None
+            return self.records.adjoint(t)
         adjoint = target.finish(f"d{t.name}", t in self.wrt, uses)
         adjoint = adjoint and replace(adjoint, sum_of=target)
         if adjoint and t not in self.wrt and self.shifts.is_shift(t, adjoint, self.done):
@@ -306,6 +304,9 @@ class Sweep:
         return None if adjoint is None else store(adjoint, name)
 
     def _push_seed(self, t: Tensor, seed: Adjoint) -> None:
+        if is_record(t.dtype):
+            self.records.receive(t, store(seed, f"d{t.name}"))
+            return
         own = compute_axes(t.shape)
         self._push(t, given(seed, own))
 
@@ -329,7 +330,7 @@ class Sweep:
             self._visit_folding_scatter(op, adjoint)
             return
         for u in op.updates:
-            for t in body_terms(0, u.value, self._wanted):
+            for t in body_terms(0, u.value, self.wanted):
                 made_of = received(t, op.axes, u.condition, adjoint, u.indices)
                 self._push(t.read.tensor, made_of)
         if op.init is not None and op.init in self.active:
@@ -344,7 +345,7 @@ class Sweep:
             if heads:
                 heads.update(self._fold_heads(made, e, beside))
                 done.update(dict.fromkeys([made[n] for n in beside.values()]))
-                for term in adjoint_terms(op, e, heads, self._wanted):
+                for term in adjoint_terms(op, e, heads, self.wanted):
                     made_of = whole_contribution(op, term, [*heads.values()])
                     self._push(term.read.tensor, made_of)
         return done
@@ -353,7 +354,7 @@ class Sweep:
         self, made: Sequence[Tensor], e: Reduce, components: Mapping[int, int]
     ) -> dict[int, Adjoint]:
         """The adjoints of those components that depend on what is asked for."""
-        moving = [n for n, s in enumerate(e.sources) if any(map(self._wanted, reads(s)))]
+        moving = [n for n, s in enumerate(e.sources) if any(map(self.wanted, reads(s)))]
         adjoints = {
             c: self._finish(made[n], Uses(1, True))
             for c, n in components.items()
@@ -371,7 +372,7 @@ class Sweep:
             return
         position = Box.around(op.axes).position()
         won = TRUE if writers is None else call("eq", read(writers, u.indices), position)
-        for t in body_terms(0, u.value, self._wanted):
+        for t in body_terms(0, u.value, self.wanted):
             made_of = received(t, op.axes, u.condition, adjoint, u.indices, won)
             self._push(t.read.tensor, made_of)
         if op.init is not None and op.init in self.active:
@@ -412,19 +413,20 @@ class Sweep:
                 del self.starts[t]
 
     def _flows(self, e: Expr) -> bool:
-        return e.dtype.is_float and any(self._wanted(r) for r in reads(e))
+        return e.dtype.is_float and any(self.wanted(r) for r in reads(e))
 
     def _push_terms(
         self, e: Expr, axes: tuple[Axis, ...], condition: Expr, adjoint: Adjoint, place: Indices
     ) -> None:
         """The adjoint of `e`, at (batch, place), flows to what `e` reads."""
 
-        for t in body_terms(0, e, self._wanted):
+        for t in body_terms(0, e, self.wanted):
             self._push(t.read.tensor, received(t, axes, condition, adjoint, place))
 
 
 def transposed(y: Tensor, wrt: Sequence[Tensor], head: Tensor) -> list[Tensor]:
     """The adjoints of tensors that y is linear in."""
+    check_complete([y], wrt, {})
     starts, batch = seeds([(y, head)])
     sweep = Sweep([y], wrt, batch, {})
     return sweep.joined(sweep.tidied(sweep.run(starts, strict=False)), [head])

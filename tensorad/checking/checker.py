@@ -16,10 +16,11 @@ from tensorad.checking.inputs import Bindings
 from tensorad.checking.report import Array, Row, place_text
 from tensorad.checking.slopes import Slopes, exactly, slopes
 from tensorad.checking.tally import Tally, distance, scale_of
+from tensorad.ir.functions import Mode
 from tensorad.ir.reference.interpret import shape_of
 from tensorad.ir.tensor import Placeholder, Shape, Tensor, outputs
 
-MODES: Final = ("forward", "reverse")
+MODES: Final[tuple[Mode, ...]] = ("forward", "reverse")
 _SMALL: Final = 12
 """Inputs of at most so many elements are checked element by element."""
 
@@ -41,6 +42,11 @@ class Settings:
     override: Any = None
     modes: frozenset[str] = frozenset(MODES)
     fast: bool = False
+
+    @property
+    def modes_checked(self) -> list[Mode]:
+        """The modes in a fixed order."""
+        return [m for m in MODES if m in self.modes]
 
 
 @dataclass(eq=False)
@@ -247,7 +253,7 @@ class _Along:
         self.tangent = placeholder(f"d{x.name}", x.shape, x)
         self.derivative = checker.jvp(p.y, {x: self.tangent})
         (self.base,) = checker.values([x], p.bindings)
-        self.moving, still = hold_stopped(p.y, x)
+        self.moving, still = hold_stopped(p.y, x, checker.settings.modes_checked[0])
         self.bindings = p.bindings if still is None else p.bindings | {still: self.base}
 
     def forward(self, direction: Array) -> Array:

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, overload
 import numpy as np
 
 from tensorad.autodiff.checks import check_outputs, check_wrt
+from tensorad.autodiff.local.flows import stopped_in_one_mode
 from tensorad.autodiff.local.overrides import Override, check_override
 from tensorad.checking.blame import guilty
 from tensorad.checking.checker import MODES, Checker, Settings
@@ -17,7 +18,7 @@ from tensorad.checking.inputs import Bindings, choose_inputs
 from tensorad.checking.report import Disagreement, GradReport
 from tensorad.errors import DefinitionError, GradError
 from tensorad.ir.arrays.arguments import check_settled
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.tensor import Tensor, outputs
 from tensorad.ir.text.printer import format_tensor
 
 _ATTEMPTS: Final = 4
@@ -108,7 +109,7 @@ def gradcheck(
         True, or the report.
     Raises:
         GradError: two ways to differentiate disagree (the text names the first wrong element);
-            no output is a float, or `wrt` is empty.
+            no output is a float, or `wrt` is empty; both modes, of which `stop_gradient` stops one.
         DefinitionError: a number is out of its range, or a mode is neither.
         ShapeError: an output has a row for each iteration of a loop that data end.
     """
@@ -117,7 +118,7 @@ def gradcheck(
     inputs = check_wrt(wrt)
     check_override(override)
     by_llvm = has_much_to_do(ys, sizes or {}) if compiled is None else compiled
-    engine, wanted = Engine(sizes or {}, by_llvm), _checked_modes(modes)
+    engine, wanted = Engine(sizes or {}, by_llvm), _checked_modes(modes, ys)
     settings = Settings(eps, tol, directions, batch, engine, override, wanted, fast)
     result, is_wrong = _attempts(ys, inputs, settings, order, seed, dict(arrays or {}))
     if is_wrong and not report:
@@ -133,15 +134,28 @@ def _checked(y: object) -> list[Tensor]:
     return ys
 
 
-def _checked_modes(modes: object) -> frozenset[str]:
-    """The modes to check."""
+def _checked_modes(modes: object, ys: Sequence[Tensor]) -> frozenset[str]:
+    """The modes to check, which have one derivative if they are both.
+
+    Raises:
+        DefinitionError: there are no such modes.
+        GradError: `stop_gradient` stops one of two.
+    """
     given = (modes,) if isinstance(modes, str) else modes
-    if isinstance(given, (tuple, list)) and given and all(m in MODES for m in given):
-        return frozenset(given)
-    raise DefinitionError(
-        f"gradcheck checks forward and reverse mode, got modes={modes!r}.",
-        hint='use modes=("forward", "reverse"), or one of them.',
-    )
+    if not isinstance(given, (tuple, list)) or not given or any(m not in MODES for m in given):
+        raise DefinitionError(
+            f"gradcheck checks forward and reverse mode, got modes={modes!r}.",
+            hint='use modes=("forward", "reverse"), or one of them.',
+        )
+    found = frozenset(given)
+    op = stopped_in_one_mode(ys) if len(found) > 1 else None
+    if op is not None:
+        raise GradError(
+            f"gradcheck compares both modes, but {op.name} stops derivatives in one.",
+            where=outputs(op)[0].described,
+            hint='check one mode after the other: modes=("forward",), modes=("reverse",).',
+        )
+    return found
 
 
 def _check_numbers(eps: object, tol: object, counts: tuple[object, ...]) -> None:

@@ -10,7 +10,7 @@ from tensorad.autodiff.local.views import derivation_order, view
 from tensorad.autodiff.provenance import Derivation, derivation
 from tensorad.ir.analysis.decisions import Decision
 from tensorad.ir.analysis.symbolic_points import Count
-from tensorad.ir.checkpoints import Checkpoint
+from tensorad.ir.arrays.checkpoints import Checkpoint
 from tensorad.ir.expr import ONE, TRUE, Axis, Const, Expr, Reduce, read
 from tensorad.ir.tensor import (
     Compute,

@@ -16,7 +16,9 @@ _MOST_LINES: Final = 400
 _LONGEST: Final = 2_000
 """Characters of one line that are shown."""
 _WORD: Final = re.compile(r"`([^`\\]|\\.)*`|[^\W\d]\w*(\.\w+)*")
-_DEFINED: Final = re.compile(r"^ *((def|combiner|function) )?(`([^`\\]|\\.)*`|[^\W\d][\w.]*)")
+_DEFINED: Final = re.compile(
+    r"^ *((def|define|type|combiner|function) )?(`([^`\\]|\\.)*`|[^\W\d][\w.]*)"
+)
 _SIGNS: Final = frozenset((*RESERVED, *BETWEEN)) - {"inf", "nan", "True", "False"}
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, Self, overload
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
 from tensorad.errors import DefinitionError
+from tensorad.ir.dtypes import DType
 from tensorad.ir.hooks import Hook
 from tensorad.ir.node import Node
 from tensorad.ir.nodes import Expr
@@ -15,6 +17,8 @@ from tensorad.ir.nodes import Expr
 Axes = int | Sequence[int] | None
 _OF_VALUES: Final = ("item", "tolist", "numpy", "detach", "cpu", "tobytes", "tofile")
 """What arrays of other libraries are asked for their elements by."""
+_OF_ARRAYS: Final = ("item", "tolist", "tobytes", "tofile")
+"""Those of them that NumPy's arrays have."""
 _INSTEAD: Final = {
     "clip": "topi.clip({0}, low, high)", "copy": "{0}, which never changes",
     "cumprod": "topi.cumprod({0}, axis)", "cumsum": "topi.cumsum({0}, axis)", "dot": "{0} @ other",
@@ -28,6 +32,8 @@ _INSTEAD: Final = {
 
 is_tracing: Final[Hook[[], bool]] = Hook("tensorad.ir.arrays.tracing")
 read_at: Final[Hook[[Any, tuple[object, ...]], Expr]] = Hook("tensorad.ir.arrays.indexing")
+apply: Final[Hook[[Any, tuple[Any, ...]], Any]] = Hook("tensorad.program.kinds.applying")
+"""The result of a function that data choose."""
 item: Final[Hook[[Any, object], Any]] = Hook("tensorad.te.items")
 """Part of an array, by NumPy's rules."""
 rows: Final[Hook[[Any], int]] = Hook("tensorad.te.items")
@@ -35,6 +41,13 @@ rows: Final[Hook[[Any], int]] = Hook("tensorad.te.items")
 places: Final[Hook[[Any], Any]] = Hook("tensorad.te.places")
 """What `x.at` is."""
 method: Final[Hook[Concatenate[str, ...], Any]] = Hook("tensorad.topi.methods")
+elements: Final[Hook[[Any], np.ndarray | None]] = Hook("tensorad.levels.looking")
+"""The elements, if they follow from arrays alone."""
+checked_elements: Final[Hook[[Any, str], np.ndarray | None]] = Hook("tensorad.levels.looking")
+"""The same for a purpose that knows nothing of tangents."""
+looked_at: Final[WeakKeyDictionary[Any, WeakSet[Any]]] = WeakKeyDictionary()
+"""Tensors whose `str` has elements, if they are known, in place of a formula; with each those that
+are computed beside it."""
 
 
 class ArrayMethods(Node):
@@ -47,12 +60,21 @@ class ArrayMethods(Node):
     if TYPE_CHECKING:
 
         @property
+        def dtype(self) -> DType:
+            """What its elements are."""
+
+        @property
         def name(self) -> str:
             """How texts call it."""
 
         @property
         def described(self) -> str:
             """How errors show it."""
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it stands for a function that data choose."""
+        return self.dtype.is_function
 
     @overload
     def __getitem__(self, indices: Expr | tuple[Expr | int | None, ...]) -> Expr: ...
@@ -63,7 +85,10 @@ class ArrayMethods(Node):
             return item.call(self, indices)
         return read_at.call(self, indices if isinstance(indices, tuple) else (indices,))
 
-    def __call__(self, *indices: object) -> Expr:
+    def __call__(self, *indices: Any) -> Any:
+        """An element; of a function that data choose, its result."""
+        if self.is_function:
+            return apply.call(self, indices)
         return read_at.call(self, indices)
 
     def __len__(self) -> int:
@@ -82,7 +107,10 @@ class ArrayMethods(Node):
             hint="read elements with indices, X[i, j], or sum over a reduce_axis.",
         )
 
-    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        found = checked_elements.call(self, "NumPy")
+        if found is not None:
+            return found.astype(dtype or found.dtype, copy=copy is not False)
         raise DefinitionError(
             f"tensor {self.name} has no elements for NumPy: it is a formula, not an array.",
             where=self.described,
@@ -92,11 +120,14 @@ class ArrayMethods(Node):
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> NoReturn:
-            """What is not there; Python adds a name like it."""
+        def __getattr__(self, name: str) -> Any:
+            """What arrays have, if the elements are known; Python adds a name like it otherwise."""
             if name.startswith("_") or name in ("op", "index", "shape", "dtype"):
                 raise AttributeError(name, name=name, obj=self)  # of a tensor that is being made
             hint = ""
+            found = checked_elements.call(self, name) if name in _OF_ARRAYS else None
+            if found is not None:
+                return getattr(found, name)
             if name in _OF_VALUES:
                 hint = ": it is a formula and has no value yet; return it, or ta.evaluate it"
             elif name in _INSTEAD:
@@ -104,6 +135,18 @@ class ArrayMethods(Node):
             raise AttributeError(
                 f"tensor {self.name} has no attribute {name}{hint}", name=name, obj=self
             )
+
+    def _number(self: Any, purpose: str) -> Any:
+        """The only element; None if it is not known, or there are axes."""
+        return None if self.shape else checked_elements.call(self, purpose)
+
+    def __int__(self) -> int:
+        found = self._number("int()")
+        return super().__int__() if found is None else int(found)
+
+    def __float__(self) -> float:
+        found = self._number("float()")
+        return super().__float__() if found is None else float(found)
 
     def _no_number(self, name: str) -> NoReturn:
         raise DefinitionError(
@@ -113,7 +156,14 @@ class ArrayMethods(Node):
             "evaluate.",
         )
 
-    def __bool__(self) -> NoReturn:
+    def _element(self: Any) -> Any:
+        """The same for a choice of Python's, which has no derivative."""
+        return None if self.shape else elements.call(self)
+
+    def __bool__(self) -> bool:
+        found = self._element()
+        if found is not None:
+            return bool(found)
         if is_tracing.call():
             raise DefinitionError(
                 f"tensor {self.name} has no truth value while a program is traced: its elements "
@@ -129,6 +179,9 @@ class ArrayMethods(Node):
         )
 
     def __index__(self) -> int:
+        found = self._element()
+        if found is not None and found.dtype.kind != "f":
+            return int(found)
         raise DefinitionError(
             f"a Python index or range() needs a number, but tensor {self.name} is a formula.",
             where=self.described,
@@ -147,6 +200,9 @@ class ArrayMethods(Node):
         self._not_a_sequence()
 
     def __format__(self, spec: str) -> str:
+        found = self._number("a format") if spec else None
+        if found is not None:
+            return format(found.item(), spec)
         if spec:
             raise DefinitionError(
                 f"the format {spec!r} needs a number, but tensor {self.name} is a formula: it has "

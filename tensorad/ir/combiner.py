@@ -70,6 +70,12 @@ def sum_combiner(dtype: DType) -> Combiner:
 
 
 @cache
+def set_combiner(dtype: DType) -> Combiner:
+    """y: the last element, 0 without elements."""
+    return make_combiner("set", lambda x, y: y, (const(0, dtype),), associative=True)
+
+
+@cache
 def prod_combiner(dtype: DType) -> Combiner:
     """x * y from 1."""
     one = const(1, dtype)
@@ -114,12 +120,6 @@ def all_combiner() -> Combiner:
     """x & y from True."""
     true = const(True, BOOL)
     return make_combiner("all", lambda x, y: (logical_and(x[0], y[0]),), (true,), associative=True)
-
-
-@cache
-def set_combiner(dtype: DType) -> Combiner:
-    """The second operand: what is stored takes the place of what was there."""
-    return make_combiner("set", lambda x, y: y, (const(0, dtype),))
 
 
 def beats(op: str, y: Expr, x: Expr) -> Expr:

@@ -13,13 +13,15 @@ class DType(str):
     """A dtype's name (it *is* the string, e.g. "float32") with its kind and width."""
 
     kind: str
-    """One of "bool", "uint", "int", "float"."""
+    """One of "bool", "uint", "int", "float", "record"."""
     bits: int
     is_float: bool
     is_integer: bool
     is_weak: bool
     """Of Python numbers and what is made of them alone: any other dtype of the kind wins."""
     size_bytes: int
+    is_function = False
+    """Of what stands for a function."""
 
     def __new__(cls, name: str, kind: str, bits: int, is_weak: bool = False) -> DType:
         self = super().__new__(cls, name)
@@ -35,6 +37,19 @@ class DType(str):
         if self.is_weak:
             return "WEAK_FLOAT" if self.is_float else "WEAK_INT"
         return self.upper()  # the constant of this module
+
+    def no_number(self, name: str) -> DTypeError:
+        """What to say where a value of a data type is used as a number."""
+        return DTypeError(
+            f"{name} of the data type {self} is no number: it has no elements, and formulas cannot "
+            "use it.",
+            hint="take it apart with ta.match: its arms are functions of the fields.",
+        )
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether there are derivatives by elements."""
+        return self.is_float
 
     @property
     def lowest(self) -> int | float:
@@ -104,6 +119,8 @@ def result_type(a: DType, b: DType) -> DType:
     """
     if a is b:
         return a
+    if "record" in (a.kind, b.kind):
+        raise (a if a.kind == "record" else b).no_number("a value")
     if a.is_weak or b.is_weak:
         return _beside_weak(a, b) if a.is_weak else _beside_weak(b, a)
     if a.kind == b.kind:

@@ -421,6 +421,17 @@ def read(tensor: Tensor, indices: tuple[Expr, ...]) -> Read:
     return Read(tensor.dtype, tensor, indices)
 
 
+def checked_read(tensor: Tensor, indices: tuple[Expr, ...]) -> Read:
+    """tensor[indices] in a formula of users.
+
+    Raises:
+        DTypeError: the tensor is a value of a data type.
+    """
+    if tensor.dtype.kind == "record":
+        raise tensor.dtype.no_number(tensor.name)
+    return read(tensor, indices)
+
+
 def reduce_expr(
     combiner: Combiner,
     sources: tuple[Expr, ...],

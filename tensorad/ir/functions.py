@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from tensorad.ir.dtypes import DType, to_dtype
-from tensorad.ir.expr import Apply, Const, Expr, Reduce, param, reduce_expr
+from tensorad.ir.expr import Apply, Const, Expr, Reduce, const, param, reduce_expr
 from tensorad.ir.nominal import Combiner
 from tensorad.ir.nominal import Function as Function
 from tensorad.ir.nominal import Partials as Partials
@@ -42,29 +43,55 @@ def flowing_args(e: Apply) -> tuple[Expr, ...]:
     return tuple([a for a, p in zip(e.args, partials, strict=True) if p is not None])
 
 
+Mode = Literal["forward", "reverse"]
+STOPS: Final[dict[str, tuple[Mode, ...]]] = {
+    "stop_gradient": ("forward", "reverse"),
+    "stop_forward": ("forward",),
+    "stop_reverse": ("reverse",),
+}
+"""How texts call x itself as a constant of derivatives, and in which modes it is one."""
+
+
 @cache
-def stop_function(dtype: DType) -> Function:
-    """x with derivative zero."""
+def stop_function(dtype: DType, name: str = "stop_gradient") -> Function:
+    """x with derivative zero in the modes of the name, 1 in others."""
     x = param("x", dtype)
+    one = None if len(STOPS[name]) > 1 else const(1, dtype)
     return Function(
-        "stop_gradient",
+        name,
         (x,),
         x,
-        lambda value, params: (None,),
-        other=lambda dtypes, like: stop_function(dtypes[0]),
+        lambda value, params: (one,),
+        other=lambda dtypes, like: stop_function(dtypes[0], name),
     )
 
 
 def is_stop(function: Function) -> bool:
-    """Whether the function is `stop_gradient`."""
-    return function is stop_function(function.result.dtype)
+    """Whether the function is `stop_gradient`, in any mode."""
+    return function.name in STOPS and function is stop_function(
+        function.result.dtype, function.name
+    )
 
 
-def stop(x: Expr) -> Expr:
-    """x as a constant of every derivative; integers and booleans are constants already."""
+def is_stopped(e: Expr, mode: Mode) -> bool:
+    """Whether an expression is a constant in one mode."""
+    return isinstance(e, Apply) and is_stop(e.function) and mode in STOPS[e.function.name]
+
+
+def stops_one_mode(roots: Iterable[Expr]) -> bool:
+    """Whether part of the expressions is a constant in one mode, and none in the other."""
+
+    def found(e: Expr) -> bool:
+        return isinstance(e, Apply) and is_stop(e.function) and len(STOPS[e.function.name]) == 1
+
+    return any(occurs(APPLY, e) and any_node(e, found) for e in roots)
+
+
+def stop(x: Expr, name: str = "stop_gradient") -> Expr:
+    """x as a constant of derivatives; integers and booleans are constants already."""
     if not x.dtype.is_float:
         return x
-    made = apply(stop_function(to_dtype(x.dtype)), (x,))
+    made = apply(stop_function(to_dtype(x.dtype), name), (x,))
     return Apply(x.dtype, made.function, made.args) if isinstance(made, Apply) else made
 
 

@@ -18,3 +18,8 @@ def source_line() -> str:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return f"{basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def is_own(filename: str) -> bool:
+    """Whether a file belongs to the package."""
+    return filename.startswith(_PACKAGE)

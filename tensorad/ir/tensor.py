@@ -10,7 +10,7 @@ from typing import Concatenate, Final
 import numpy as np
 
 from tensorad.errors import ShapeError
-from tensorad.ir.array_methods import ArrayMethods, read_at
+from tensorad.ir.array_methods import ArrayMethods, elements, looked_at, read_at
 from tensorad.ir.cached import cached_property
 from tensorad.ir.dtypes import DType
 from tensorad.ir.hooks import Hook
@@ -35,6 +35,8 @@ class Placeholder:
     dtype: DType
     owner: str = ""
     """What has it as a parameter of a block, for errors: "the body of scan at model.py:12"."""
+    number: int = field(default_factory=_births.__next__, init=False, repr=False)
+    """Later inputs, and operations (`born`), have larger numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,9 +202,7 @@ class FunctionCall(Control):
     """The results of a function's block on the operands.
 
     Attributes:
-        rule: its derivative, if that is not the block's: (call, adjoints of the outputs without
-            extra axes, what is collected so far of another tensor's) -> adjoints of the
-            operands; None: zero.
+        rule: its derivative, if that is not the block's.
     """
 
     function: str = field(kw_only=True)
@@ -210,9 +210,24 @@ class FunctionCall(Control):
 
 
 MaybeTensors = Sequence["Tensor | None"]
-CallRule = Callable[
-    [FunctionCall, MaybeTensors, Callable[["Tensor"], "Tensor | None"]], MaybeTensors
-]
+
+
+@dataclass(frozen=True, eq=False)
+class CallRule:
+    """The derivative of a call, in one direction or both; None among tensors is zero.
+
+    Attributes:
+        adjoints: (call, those of the outputs, collected so far) -> those of the operands.
+        tangents: (call, tangents of the operands) -> tangents of the outputs.
+        takes_batches: whether these may have leading axes, which then lead what is returned.
+    """
+
+    adjoints: Callable[[FunctionCall, MaybeTensors, SoFar], MaybeTensors] | None = None
+    tangents: Callable[[FunctionCall, MaybeTensors], MaybeTensors] | None = None
+    takes_batches: bool = False
+
+
+SoFar = Callable[["Tensor"], "Tensor | None"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -391,7 +406,8 @@ class Tensor(ArrayMethods):
         return astype.call(self, dtype)
 
     def __str__(self) -> str:
-        return format_tensor.call(self)
+        found = elements.call(self) if self in looked_at else None
+        return format_tensor.call(self) if found is None else str(found)
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}, shape={format_shape(self.shape)}, dtype={self.dtype})"

@@ -135,14 +135,9 @@ def rebuild(e: Expr, new: Mapping[Expr, Expr], renewed: FreshAxes | None = None)
 
 
 _FOLDS: Final[Mapping[str, Callable[..., Expr]]] = {
-    "add": add,
-    "sub": sub,
-    "mul": mul,
-    "div": div,
-    "and": logical_and,
-    "or": logical_or,
+    "add": add, "sub": sub, "mul": mul, "div": div, "and": logical_and, "or": logical_or,
     "not": logical_not,
-}
+}  # fmt: skip
 
 
 def fold_call(e: Call, args: tuple[Expr, ...]) -> Expr:
@@ -188,6 +183,13 @@ def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None, kinds:
         memo: carries results over several roots.
         kinds: a node that lacks one of them, here and below, is not asked about.
     """
+    return rewrite_all((root,), rule, memo, kinds)[0]
+
+
+def rewrite_all(
+    roots: Sequence[Expr], rule: Rule, memo: dict[Expr, Expr] | None = None, kinds: int = 0
+) -> tuple[Expr, ...]:
+    """`rewrite` of several roots that share parts (components of one fold stay together)."""
     new: dict[Expr, Expr] = {} if memo is None else memo
     renewed: FreshAxes = {}
 
@@ -196,8 +198,8 @@ def rewrite(root: Expr, rule: Rule, memo: dict[Expr, Expr] | None = None, kinds:
         changed = rule(rebuilt)
         return rebuilt if changed is None else changed
 
-    _fill_images((root,), new, image, kinds)
-    return new[root]
+    _fill_images(roots, new, image, kinds)
+    return tuple([new[r] for r in roots])
 
 
 def rewriter(rule: Rule, kinds: int = 0) -> Callable[[Expr], Expr]:
@@ -392,10 +394,7 @@ def op_expressions(op: Op) -> tuple[Expr, ...]:
 
 def loop_bounds(op: Op) -> tuple[Expr, ...]:
     """The bounds of an operation's own loops that come from data."""
-    if isinstance(op, Scatter):
-        axes: tuple[Axis, ...] = op.axes
-    else:
-        axes = op.scope if isinstance(op, Scan) else ()
+    axes = op.axes if isinstance(op, Scatter) else op.scope if isinstance(op, Scan) else ()
     return tuple([b for a in axes for b in (a.lower, a.upper, a.step) if b.kinds & READ])
 
 

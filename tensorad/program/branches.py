@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
@@ -10,9 +10,16 @@ from tensorad.ir.analysis.blocks import captures
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.dtypes import BOOL
+from tensorad.ir.reference.known import known
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, Branch, Tensor, births, format_shape, outputs
 from tensorad.program.calls import check_takes, operand, shape_of
+from tensorad.program.data.function_types import is_function, joined, written_inside
+from tensorad.program.data.instances import is_value
+from tensorad.program.leaf_types import opened
+from tensorad.program.recursion import Awaited
+from tensorad.program.references.frames import Frame, cells_of, check_kept, frame
+from tensorad.program.references.joins import joined as joined_references
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
 from tensorad.program.values import alone, as_tensor, dtype_of, promoted
@@ -43,7 +50,7 @@ def cond(
             hint="a condition is a bool: compare, e.g. x > 0; ta.switch takes an integer.",
         )
     branches = {"true_fn": true_fn, "false_fn": false_fn}
-    return _branch("cond", where, index, branches, operands, order=("false_fn", "true_fn"))
+    return branched("cond", where, index, branches, operands, order=("false_fn", "true_fn"))
 
 
 def switch(index: object, branches: Sequence[Callable[..., Any]], *operands: object) -> Any:
@@ -70,7 +77,7 @@ def switch(index: object, branches: Sequence[Callable[..., Any]], *operands: obj
             hint="pass one function for each value of the index, from 0 on.",
         )
     named = {f"branches[{n}]": f for n, f in enumerate(branches)}
-    return _branch("switch", where, at, named, operands, order=tuple(named))
+    return branched("switch", where, at, named, operands, order=tuple(named))
 
 
 def _scalar(value: object, where: str, what: str) -> Tensor:
@@ -90,37 +97,105 @@ def _scalar(value: object, where: str, what: str) -> Tensor:
     return made
 
 
-def _branch(
+def branched(
     name: str,
     where: str,
     index: Tensor,
-    branches: dict[str, Callable[..., Any]],
+    branches: Mapping[str, Callable[..., Any]],
     operands: Sequence[object],
     order: Sequence[str],
 ) -> Any:
+    """The operation of a branch.
+
+    Args:
+        name: what results are called; `where` the construct and its line.
+        branches: functions by what errors call them; `order` that of the blocks.
+    """
     given = [operand(o, f"operand {n} of {where}") for n, o in enumerate(operands)]
     names = [f"operand_{n}" for n in range(len(given))]
-    starts: list[int] = []
-    found: dict[str, Flat] = {}
+    value = known(index)
+    if value is not None:
+        title = order[min(max(int(value), 0), len(order) - 1)]
+        check_takes(branches[title], f"{title} of {where}", names)
+        return branches[title](*given)
     for title, function in branches.items():
         check_takes(function, f"{title} of {where}", names)
-        starts.append(births())
-        with tracing():
-            found[title] = flatten(function(*given), name)
-    first, *others = branches
+    since, found, frames = sides(branches, given, name, where)
+    found = dict(zip(found, opened(list(found.values()), name), strict=True))
+    first, *others = found
     for other in others:
         _check_structures(where, (first, other), found[first], found[other], name)
-    results = _joined(where, found)
-    if not results[first]:
-        return unflatten(found[first].structure, ())
-    since = dict(zip(branches, starts, strict=True))
-    read: dict[Tensor, None] = {}
+    left = joined_references(frames, where)
+    with written_inside(since=min(since.values())):
+        results = _joined(where, found)
     for title, tensors in results.items():
-        found_reads = captures(tensors, (), lambda op: True, since=since[title])
-        read.update(dict.fromkeys(found_reads))
-    blocks = tuple([Block(tuple(read), tuple(results[title])) for title in order])
-    op = Branch(tuple(found[first].paths), (index, *read), blocks)
-    return unflatten(found[first].structure, outputs(op))
+        tensors += [
+            as_tensor(v, s.path) for v, s in zip(left.leaves[title], left.slots, strict=True)
+        ]
+    if len(found) < len(branches):
+        return _of_those_known(found)
+    made: tuple[Tensor, ...] = ()
+    if results[first]:
+        paths = [*found[first].paths, *[s.path for s in left.slots]]
+        made = outputs(
+            _operation(
+                index, paths, [results[title] for title in order], [since[title] for title in order]
+            )
+        )
+    own = len(found[first].leaves)
+    left.store(made[own:])
+    return unflatten(found[first].structure, made[:own])
+
+
+def _operation(
+    index: Tensor, paths: Sequence[str], results: Sequence[Sequence[Tensor]], since: Sequence[int]
+) -> Branch:
+    """The branch of blocks with these results, each made after a time."""
+    read: dict[Tensor, None] = {}
+    for tensors, start in zip(results, since, strict=True):
+        read.update(dict.fromkeys(captures(tensors, (), lambda op: True, since=start)))
+    blocks = tuple([Block(tuple(read), tuple(tensors)) for tensors in results])
+    return Branch(tuple(paths), (index, *read), blocks)
+
+
+def sides(
+    branches: Mapping[str, Callable[..., Any]], given: Sequence[object], name: str, where: str
+) -> tuple[dict[str, int], dict[str, Flat], dict[str, Frame]]:
+    """When each branch began, what it returns, and what it leaves in references; those that await a
+    type are left out.
+
+    Raises:
+        Awaited: all of them do.
+    """
+    since: dict[str, int] = {}
+    found: dict[str, Flat] = {}
+    frames: dict[str, Frame] = {}
+    last: Awaited | None = None
+    for title, function in branches.items():
+        since[title] = births()
+        try:
+            with tracing(), written_inside(), frame(f"{title} of {where}") as own:
+                flat = flatten(function(*given), name)
+            check_kept([(flat.structure, name)], "result", own.owner)
+            found[title], frames[title] = flat, own
+        except Awaited as awaited:
+            last = awaited
+    if last is not None and not found:
+        raise last
+    return since, found, frames
+
+
+def _of_those_known(found: Mapping[str, Flat]) -> Any:
+    """What stands for a result while a branch awaits a type: leaves of the type of the others'."""
+    first = next(iter(found.values()))
+    columns = zip(*[flat.leaves for flat in found.values()], strict=True)
+    leaves = [next((v for v in c if not is_weak(v)), c[0]) for c in columns]
+    return unflatten(first.structure, leaves)
+
+
+def is_weak(value: object) -> bool:
+    """Whether a leaf takes the dtype of what it meets."""
+    return not is_function(value) and dtype_of(value).is_weak
 
 
 def _check_structures(
@@ -128,6 +203,14 @@ def _check_structures(
 ) -> None:
     path = first_difference(one, other, name)
     if path is not None:
+        pairs = [dict(cells_of(flat.structure, name)) for flat in (one, other)]
+        if all(path in cells for cells in pairs):
+            raise DefinitionError(
+                f"the branches of {where} return different references at {path}.",
+                where=", ".join([p[path].described for p in pairs]),
+                hint="a reference is no value that data can choose: read and write it inside of "
+                "the branches.",
+            )
         raise DefinitionError(
             f"the branches of {where} return different structures: they differ at {path}.",
             where=side_by_side(titles, one, other, name),
@@ -141,6 +224,10 @@ def _joined(where: str, found: dict[str, Flat]) -> dict[str, list[Tensor]]:
     made: dict[str, list[Tensor]] = {title: [] for title in found}
     for n, path in enumerate(found[first].paths):
         leaves = {title: flat.leaves[n] for title, flat in found.items()}
+        if all(map(is_function, leaves.values())):
+            for title, t in zip(leaves, joined(list(leaves.values()), path), strict=True):
+                made[title].append(t)
+            continue
         dtype = promoted([dtype_of(v) for v in leaves.values()])
         for other in others:
             pair = (leaves[first], leaves[other])
@@ -149,6 +236,8 @@ def _joined(where: str, found: dict[str, Flat]) -> dict[str, list[Tensor]]:
                 raise _unlike(ShapeError, "shapes", where, path, (first, other), pair, hint)
             if dtype is None and promoted(map(dtype_of, pair)) is None:
                 hint = "convert one with .astype(dtype)."
+                if any(map(is_value, pair)):
+                    hint = "return values of one data type."
                 raise _unlike(DTypeError, "dtypes", where, path, (first, other), pair, hint)
         for title, value in leaves.items():
             made[title].append(as_tensor(value, path, None if dtype is None else alone(dtype)))

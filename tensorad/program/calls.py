@@ -11,6 +11,7 @@ import numpy as np
 from tensorad.errors import BindError, DefinitionError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Shape, Tensor
+from tensorad.program.data.instances import Instance
 from tensorad.program.trees import flatten, unflatten
 from tensorad.program.values import as_tensor, check_dtype
 
@@ -21,11 +22,15 @@ def check_callable(function: object, what: str) -> None:
     Raises:
         DefinitionError: it cannot be called.
     """
-    if isinstance(function, (Tensor, Expr)) or not callable(function):
+    if isinstance(function, Expr) or not callable(function) or _is_array(function):
         kind = type(function).__name__
         raise DefinitionError(
             f"{what} must be a function, got {kind}.", hint="pass a function, or a lambda."
         )
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, Tensor) and not value.is_function
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -89,7 +94,7 @@ def operand(tree: object, name: str) -> Any:
 
 
 def _as_operand(value: object, name: str) -> object:
-    if isinstance(value, (Tensor, Expr)) or type(value) in (bool, int, float):
+    if isinstance(value, (Tensor, Expr, Instance)) or type(value) in (bool, int, float):
         return value
     return as_tensor(value, name)
 
@@ -98,7 +103,7 @@ def shape_of(value: object) -> Shape:
     """The shape of a leaf."""
     if isinstance(value, Tensor):
         return value.shape
-    return () if isinstance(value, Expr) else np.asarray(value).shape
+    return () if isinstance(value, (Expr, Instance)) or callable(value) else np.asarray(value).shape
 
 
 def parameter_names(function: Callable[..., Any], defaults: tuple[str, ...]) -> tuple[str, ...]:

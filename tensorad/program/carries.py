@@ -8,15 +8,19 @@ from typing import Any, Final, NamedTuple
 
 from tensorad.errors import DefinitionError, DTypeError, InternalError, ShapeError, UserError
 from tensorad.ir.analysis.blocks import captures, op_sizes
-from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import Expr, LocalSize
-from tensorad.ir.tensor import Block, Loop, Op, Tensor, births, format_shape, outputs
-from tensorad.program.calls import operand, shape_of
+from tensorad.ir.hooks import Hook
+from tensorad.ir.tensor import Block, Loop, Op, Shape, Tensor, births, format_shape, outputs
+from tensorad.program.calls import operand
+from tensorad.program.data.function_types import written_inside
+from tensorad.program.leaf_types import LeafTypes
+from tensorad.program.references.frames import Cell, Frame, Held, cells_of, check_kept, frame, write
+from tensorad.program.references.joins import Slot, changed, holding
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
-from tensorad.program.trees import Flat, Structure, flatten, is_leaf, unflatten
-from tensorad.program.values import alone, as_tensor, dtype_of, parameters, promoted, weak
+from tensorad.program.trees import LEAF, Flat, Structure, flatten, is_leaf, unflatten
+from tensorad.program.values import alone, as_tensor, dtype_of, parameters, weak
 
 _MOST_ROUNDS: Final = 8
 """A number is promoted to another dtype and that one to a float, for one leaf after the other."""
@@ -46,6 +50,20 @@ class Body:
     part_names: Sequence[str] = field(default=())
 
 
+class Beside(NamedTuple):
+    """A value of a loop: a carry, or a part of what is scanned."""
+
+    param: Tensor
+    first: Tensor
+    """Before the first iteration; of a part all of what is scanned."""
+    result: Tensor | None
+    """After an iteration; None of a part."""
+
+
+tangents: Final[Hook[[Sequence[Beside]], list[Beside]]] = Hook("tensorad.levels.carried")
+"""What else goes round, since the body asks for tangents of values."""
+
+
 class Looped(NamedTuple):
     """A loop that was made."""
 
@@ -57,37 +75,67 @@ class Looped(NamedTuple):
     ys_structure: Structure
 
 
-class _Carry:
-    """The carry before the first iteration, and what each leaf is inside."""
+class _Carry(LeafTypes):
+    """The carry before the first iteration, and what each leaf is inside.
+
+    Attributes:
+        kept: leaves of references of outside that the body writes, each in one of `slots`.
+    """
 
     def __init__(self, body: Body, init: object) -> None:
+        super().__init__(flatten(operand(init, body.name), body.name), body.name)
         self.body = body
-        self.flat = flatten(operand(init, body.name), body.name)
-        self.own = [dtype_of(v) for v in self.flat.leaves]
-        self.dtypes = [alone(d) for d in self.own]
-        self.shapes = [shape_of(v) for v in self.flat.leaves]
+        _check_no_references(body, self.flat)
+        self.slots: list[Slot] = []
+        self.kept = LeafTypes(Flat([], [], LEAF), body.name)
 
-    def parameters(self) -> list[Tensor]:
+    @property
+    def paths(self) -> list[str]:
+        return [*self.flat.paths, *self.kept.flat.paths]
+
+    def take(self, slots: Sequence[Slot]) -> bool:
+        """Carry these leaves of references, too; whether one is new."""
+        new = [s for s in slots if s not in self.slots]
+        if not new:
+            return False
+        self.slots += new
+        held = [(cell.held, n) for cell, n in self.slots]
+        leaves, paths = [h.leaves[n] for h, n in held], [h.paths[n] for h, n in held]
+        before, self.kept = self.kept, LeafTypes(Flat(leaves, paths, LEAF), self.body.name)
+        self.kept.own = [h.dtypes[n] for h, n in held]
+        later = self.kept.own[len(before.own) :]
+        self.kept.dtypes = [*before.dtypes, *map(alone, later)]
+        return True
+
+    def all_parameters(self) -> list[Tensor]:
+        """A placeholder for each leaf, those of references last."""
         owner = f"the body of {self.body.where}"
-        return parameters(self.flat.paths, self.shapes, self.dtypes, owner)
+        return [*self.parameters(owner), *self.kept.parameters(owner)]
+
+    def starts(self) -> list[Tensor]:
+        """The first values."""
+        return [*self.tensors(self.flat.leaves), *self.kept.tensors(self.kept.flat.leaves)]
+
+    def tree(self, values: Sequence[Tensor]) -> Any:
+        """The user's carry of these values."""
+        return unflatten(self.flat.structure, values[: len(self.own)])
+
+    def held(self, params: Sequence[Tensor]) -> dict[Cell, Held]:
+        """What references hold inside."""
+        pairs = zip(self.kept.own, self.kept.dtypes, strict=True)
+        known = [o if o.is_weak and d is alone(o) else d for o, d in pairs]
+        return holding(self.slots, params[len(self.own) :], known)
+
+    def store(self, results: Sequence[Tensor]) -> None:
+        """Let references hold what the loop gives."""
+        for cell, after in self.held(results).items():
+            write(cell, after)
 
     def numbers(self, params: Sequence[Tensor]) -> list[Tensor]:
         """The parameters that stand for Python numbers, and have met nothing else so far."""
-        known = zip(params, self.own, self.dtypes, strict=True)
-        return [p for p, own, dtype in known if own.is_weak and dtype is alone(own)]
-
-    def promote(self, after: Flat) -> bool:
-        """Let numbers take the dtypes of what the body makes of them; whether one did."""
-        changed = False
-        for n, value in enumerate(after.leaves):
-            joined = promoted([self.own[n], dtype_of(value)])
-            if joined is None or not self.own[n].is_weak:
-                continue
-            dtype = promoted([self.own[n], self.dtypes[n], alone(joined)])
-            dtype = alone(joined) if dtype is None else alone(dtype)
-            changed |= dtype is not self.dtypes[n]
-            self.dtypes[n] = dtype
-        return changed
+        count = len(self.own)
+        pairs = [(self, params[:count]), (self.kept, params[count:])]
+        return [p for own, some in pairs for n, p in enumerate(some) if own.is_number(n)]
 
     def check_structure(self, after: Flat) -> None:
         path = first_difference(self.flat, after, self.body.name)
@@ -98,34 +146,35 @@ class _Carry:
                 hint="return a carry like the one that comes in.",
             )
 
-    def results(self, after: Flat) -> list[Tensor]:
-        """The carry after the body, as tensors."""
+    def results(self, types: LeafTypes, after: Sequence[object]) -> list[Tensor]:
+        """Leaves after the body, as tensors of these types."""
         made: list[Tensor] = []
-        for n, value in enumerate(after.leaves):
-            path, before, now = self.flat.paths[n], self.shapes[n], shape_of(value)
-            if len(before) != len(now) or not all(map(same_dim, before, now)):
-                raise self._changed(ShapeError, "shape", n, value, self._shape_hint(n))
-            if promoted([self.dtypes[n], dtype_of(value)]) is not self.dtypes[n]:
-                hint = f"convert the result with .astype('{self.dtypes[n]}'), or start with "
+        for n, value in enumerate(after):
+            if not types.same_shape(n, value):
+                hint = _shape_hint(types.shapes[n])
+                raise self._changed(types, ShapeError, "shape", n, value, hint)
+            if not types.takes(n, value):
+                hint = f"convert the result with .astype('{types.dtypes[n]}'), or start with "
                 hint += f"{alone(dtype_of(value))}."
-                raise self._changed(DTypeError, "dtype", n, value, hint)
-            made.append(as_tensor(value, path, self.dtypes[n]))
+                raise self._changed(types, DTypeError, "dtype", n, value, hint)
+            made.append(as_tensor(value, types.flat.paths[n], types.dtypes[n]))
         return made
 
-    def _shape_hint(self, n: int) -> str:
-        if self.shapes[n]:
-            return "a carry has one shape in all iterations."
-        return "a carry has one shape in all iterations; start with an array of it, such as zeros."
-
     def _changed(
-        self, kind: type[UserError], what: str, n: int, value: object, hint: str
+        self, types: LeafTypes, kind: type[UserError], what: str, n: int, value: object, hint: str
     ) -> UserError:
-        before = f"{self.dtypes[n]} {format_shape(self.shapes[n])}"
+        before = f"{types.dtypes[n]} {format_shape(types.shapes[n])}"
         return kind(
-            f"the carry of {self.body.where} changes its {what} at {self.flat.paths[n]}.",
+            f"the carry of {self.body.where} changes its {what} at {types.flat.paths[n]}.",
             where=f"before: {before}, after: {leaf_text(value)}",
             hint=hint,
         )
+
+
+def _shape_hint(shape: Shape) -> str:
+    if shape:
+        return "a carry has one shape in all iterations."
+    return "a carry has one shape in all iterations; start with an array of it, such as zeros."
 
 
 def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) -> Looped:
@@ -140,37 +189,76 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
     owner = f"the body of {body.where}"
     inner = [t.shape[1:] for t in scanned]
     parts = parameters(body.part_names, inner, [t.dtype for t in scanned], owner)
-    for _ in range(_MOST_ROUNDS + 2 * len(carry.own)):
+    most = _MOST_ROUNDS + 3 * len(carry.own)
+    rounds = 0
+    while rounds <= most + 3 * len(carry.slots):
+        rounds += 1
+        starts = carry.starts()
         start = births()
-        params = carry.parameters()
-        with weak(carry.numbers(params)), tracing():
-            after, collected = body.step(unflatten(carry.flat.structure, params), parts)
-            flat = flatten(after, body.name)
+        params = carry.all_parameters()
+        n_functions = carry.n_functions
+        with weak(carry.numbers(params)), tracing(), written_inside():
+            flat, ys, written = _once(carry, params, parts)
+            flat, is_new = carry.meet(flat)
             carry.check_structure(flat)
-            if carry.promote(flat):
+            if is_new or carry.take(changed(written, carry.held(params), body.where)):
                 continue
-            results = carry.results(flat)
-            break
+            left = [(written.after[c], n) for c, n in carry.slots]
+            if carry.join(flat.leaves) or carry.promote(flat.leaves):
+                continue
+            if carry.kept.promote_to([held.dtypes[n] for held, n in left]):
+                continue
+            results = carry.results(carry, flat.leaves)
+            results += carry.results(carry.kept, [held.leaves[n] for held, n in left])
+            if carry.n_functions == n_functions:
+                break
     else:
         raise InternalError(f"the carry of {body.where} has no dtype")
-    firsts = zip(carry.flat.leaves, carry.flat.paths, carry.dtypes, strict=True)
-    starts = [as_tensor(v, path, dtype) for v, path, dtype in firsts]
-    ys = flatten(collected, "y")
     inside = [as_tensor(v, p) for v, p in zip(ys.leaves, ys.paths, strict=True)]
     tests = _test(body, carry, params)
-    op = _loop(
-        carry.flat.paths, params, starts, results, inside, tests, parts, scanned, times, start
-    )
-    last = outputs(op)[: len(carry.own)]
-    return Looped(op, unflatten(carry.flat.structure, last), inside, ys.structure)
+    carry.close()
+    values = [Beside(*three) for three in zip(params, starts, results, strict=True)]
+    rows = [Beside(p, t, None) for p, t in zip(parts, scanned, strict=True)]
+    with tracing():
+        more = tangents.call([*values, *rows])
+    values += [b for b in more if b.result is not None]
+    rows += [b for b in more if b.result is None]
+    op = _loop(carry.paths, values, rows, inside, tests, times, start)
+    last = outputs(op)[: len(carry.paths)]
+    carry.store(last)
+    return Looped(op, carry.tree(last), inside, ys.structure)
+
+
+def _once(carry: _Carry, params: Sequence[Tensor], parts: list[Tensor]) -> tuple[Flat, Flat, Frame]:
+    """The body written down: the next carry, what is collected, what it leaves in references."""
+    body = carry.body
+    with frame(f"the body of {body.where}") as written:
+        for cell, held in carry.held(params).items():
+            written.hold(cell, held)
+        after, collected = body.step(carry.tree(params), parts)
+        flat, ys = flatten(after, body.name), flatten(collected, "y")
+    check_kept([(flat.structure, body.name), (ys.structure, "y")], "result", written.owner)
+    return flat, ys, written
+
+
+def _check_no_references(body: Body, init: Flat) -> None:
+    for path, cell in cells_of(init.structure, body.name):
+        raise DefinitionError(
+            f"the carry of {body.where} has a reference in it: {cell.described}.",
+            where=path,
+            hint="leave it out: the body reads and writes references of outside, and what it "
+            "writes is carried.",
+        )
 
 
 def _test(body: Body, carry: _Carry, params: Sequence[Tensor]) -> list[Tensor]:
     """The condition of a loop, if it has one."""
     if body.test is None:
         return []
-    with tracing():
-        value = body.test(unflatten(carry.flat.structure, params))
+    with tracing(), frame(f"the condition of {body.where}", refuses=True) as asked:
+        for cell, held in carry.held(params).items():
+            asked.hold(cell, held)
+        value = body.test(carry.tree(params))
     if value is True:
         raise DefinitionError(
             f"the condition of {body.where} is always True: the loop would never end.",
@@ -188,11 +276,13 @@ def _test(body: Body, carry: _Carry, params: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _loop(
-    paths: Sequence[str], params: list[Tensor], starts: list[Tensor], results: list[Tensor],
-    inside: list[Tensor], tests: list[Tensor], parts: list[Tensor], scanned: Sequence[Tensor],
-    times: Trips, start: int,
+    paths: Sequence[str], carried: Sequence[Beside], rows: Sequence[Beside], inside: list[Tensor],
+    tests: list[Tensor], times: Trips, start: int,
 ) -> Loop:  # fmt: skip
-    names = list(paths)
+    params, starts = [b.param for b in carried], [b.first for b in carried]
+    results = [b.result for b in carried if b.result is not None]
+    parts, scanned = [b.param for b in rows], [b.first for b in rows]
+    names = [*paths, *[p.name for p in params[len(paths) :]]]
     if not params:  # a loop has a carry
         names, params = ["nothing"], parameters(["nothing"], [()], [INT64], "a loop")
         starts, results = [as_tensor(0, "nothing", INT64)], list(params)

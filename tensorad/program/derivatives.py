@@ -14,10 +14,11 @@ from tensorad.autodiff import hvp as tensor_hvp
 from tensorad.autodiff import jacobian as tensor_jacobian
 from tensorad.autodiff import jvp as tensor_jvp
 from tensorad.autodiff import vjp as tensor_vjp
+from tensorad.autodiff.checks import check_fw_mode
 from tensorad.errors import GradError
 from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.ir.tensor import Tensor
-from tensorad.program.arguments import has_tensors
+from tensorad.program.calling.arguments import has_tensors
 from tensorad.program.calls import check_callable
 from tensorad.program.functions import Function
 from tensorad.program.points import (
@@ -49,7 +50,7 @@ def target_of(f: Anything, title: str) -> Target:
     return Target(own, name, names, f.static_argnames if isinstance(f, Function) else ())
 
 
-def _kept(f: Anything, key: object, make: Callable[[], Anything]) -> Any:
+def derived_once(f: Anything, key: object, make: Callable[[], Anything]) -> Any:
     """What is derived of a `Function` is made once."""
     if not isinstance(f, Function):
         return make()
@@ -75,7 +76,7 @@ def _by_argnums(
     key = (title, positions, isinstance(argnums, int), has_aux, *more)
     name = f"{title}_{target.name}"
     made = wraps(target.function)(derived)
-    return _kept(f, key, lambda: Function(made, target.static, name, is_inline=True))  # type: ignore[no-any-return]
+    return derived_once(f, key, lambda: Function(made, target.static, name, is_inline=True))  # type: ignore[no-any-return]
 
 
 def _one_or_all(trees: Sequence[Any], is_one: bool) -> Any:
@@ -122,15 +123,16 @@ def jacobian_of(
     return _by_argnums(f, title, argnums, False, derive, mode)
 
 
-def hessian_of(f: Anything, argnums: Argnums = 0) -> Function:
+def hessian_of(f: Anything, argnums: Argnums = 0, *, fw_mode: bool | None = None) -> Function:
     """arguments -> a tree like the argument of trees like it, of shapes x.shape + x.shape."""
+    check_fw_mode(fw_mode)
 
     def derive(point: Point, is_one: bool) -> Any:
-        rows = tensor_hessian(point.scalar(), point.leaves)
+        rows = tensor_hessian(point.scalar(), point.leaves, fw_mode=fw_mode)
         trees = [_one_or_all(point.like_wanted(row), is_one) for row in rows]
         return _one_or_all(point.like_wanted(trees), is_one)
 
-    return _by_argnums(f, "hessian", argnums, False, derive)
+    return _by_argnums(f, "hessian", argnums, False, derive, fw_mode)
 
 
 def vjp_of(f: Anything, *primals: Any, has_aux: bool = False) -> Any:
@@ -143,12 +145,12 @@ def vjp_of(f: Anything, *primals: Any, has_aux: bool = False) -> Any:
         value = unflatten(point.result.structure, point.result.leaves)
 
         def pull(cotangent: object) -> Any:
-            return _pulled(point, cotangent)
+            return pulled(point, cotangent)
 
         return (value, pull, point.aux) if has_aux else (value, pull)
 
     def back(primals: tuple[Any, ...], cotangent: object) -> Any:
-        return _pulled(_at(target, primals, "vjp", has_aux), cotangent)
+        return pulled(_at(target, primals, "vjp", has_aux), cotangent)
 
     made = _derived(f, target, "pullback", back, has_aux)
     found = _forward(f, target)(*primals)
@@ -163,11 +165,12 @@ def vjp_of(f: Anything, *primals: Any, has_aux: bool = False) -> Any:
     return value, pullback, aux
 
 
-def _pulled(point: Point, cotangent: object) -> tuple[Any, ...]:
-    heads = like(point.result, cotangent, "vjp", "cotangent", point.target, "cotangent")
+def pulled(point: Point, cotangent: object, title: str = "vjp") -> tuple[Any, ...]:
+    """The adjoints of all arguments, for a cotangent of the result."""
+    heads = like(point.result, cotangent, title, "cotangent", point.target, "cotangent")
     pairs = [(y, h) for y, h in zip(point.result.leaves, heads, strict=True) if h is not None]
     if not pairs or not point.leaves:
-        raise _nothing("vjp", point)
+        raise _nothing(title, point)
     ys, given = [y for y, _ in pairs], [h for _, h in pairs]
     joined = _distinct(ys, given)
     found = tensor_vjp(list(joined), point.leaves, list(joined.values()))
@@ -221,12 +224,15 @@ def _forward(f: Anything, target: Target) -> Anything:
 def _derived(f: Anything, target: Target, title: str, made: Anything, *more: object) -> Anything:
     name = f"{target.name}_{title}"
     key = (title, *more)
-    found: Anything = _kept(f, key, lambda: Function(made, (), name, is_inline=True))
+    found: Anything = derived_once(f, key, lambda: Function(made, (), name, is_inline=True))
     return found
 
 
-def jvp_of(f: Anything, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+def jvp_of(
+    f: Anything, primals: Sequence[Any], tangents: Sequence[Any], *, fw_mode: bool | None = None
+) -> Any:
     """(result, its derivative along the tangents)."""
+    check_fw_mode(fw_mode)
     target = target_of(f, "jvp")
     _check_several("jvp", "primals", primals)
     _check_several("jvp", "tangents", tangents)
@@ -234,14 +240,14 @@ def jvp_of(f: Anything, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     def both(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
         point = _at(target, primals, "jvp")
         value = unflatten(point.result.structure, point.result.leaves)
-        return value, _pushed(point, tangents, "jvp")
+        return value, _pushed(point, tangents, "jvp", fw_mode)
 
-    return _derived(f, target, "jvp", both)(
+    return _derived(f, target, "jvp", both, fw_mode)(
         target.marked(primals), _floats(tuple(tangents), "tangents")
     )
 
 
-def _pushed(point: Point, tangents: Sequence[Any], title: str) -> Any:
+def _pushed(point: Point, tangents: Sequence[Any], title: str, fw_mode: bool | None = None) -> Any:
     """The derivative of the result along the tangents; None at integers."""
     along: dict[Tensor, Any] = {}
     flat = point.arguments
@@ -252,7 +258,8 @@ def _pushed(point: Point, tangents: Sequence[Any], title: str) -> Any:
     floats = list(dict.fromkeys([y for y in point.result.leaves if y.dtype.is_float]))
     if not along or not floats:
         raise _nothing(title, point)
-    found: Mapping[Tensor, Tensor] = dict(zip(floats, tensor_jvp(floats, along), strict=True))
+    made = tensor_jvp(floats, along, fw_mode=fw_mode)
+    found: Mapping[Tensor, Tensor] = dict(zip(floats, made, strict=True))
     return unflatten(point.result.structure, [found.get(y) for y in point.result.leaves])
 
 
@@ -282,8 +289,11 @@ def linearize_of(f: Anything, *primals: Any) -> Any:
     return found, linear
 
 
-def hvp_of(f: Anything, primals: Sequence[Any], vectors: Sequence[Any]) -> Any:
+def hvp_of(
+    f: Anything, primals: Sequence[Any], vectors: Sequence[Any], *, fw_mode: bool | None = None
+) -> Any:
     """The Hessian by all primals times the vectors: a tuple of trees like the primals."""
+    check_fw_mode(fw_mode)
     target = target_of(f, "hvp")
     _check_several("hvp", "primals", primals)
     _check_several("hvp", "vectors", vectors)
@@ -292,10 +302,11 @@ def hvp_of(f: Anything, primals: Sequence[Any], vectors: Sequence[Any]) -> Any:
         point = _at(target, primals, "hvp", strict=True)
         y = point.scalar()
         given = like(point.arguments, vectors, "hvp", "vector", target, "vectors")
-        found = tensor_hvp(y, point.leaves, [v for v in given if v is not None])
+        along = [v for v in given if v is not None]
+        found = tensor_hvp(y, point.leaves, along, fw_mode=fw_mode)
         return point.by_argument(found)
 
-    return _derived(f, target, "hvp", product)(
+    return _derived(f, target, "hvp", product, fw_mode)(
         target.marked(primals), _floats(tuple(vectors), "vectors")
     )
 

@@ -127,21 +127,31 @@ def vjp(y: Any, *args: Any, **options: Any) -> Any:
 
 @overload
 def jvp(
-    y: Tensor, tangents: Mapping[Tensor, Direction], *, override: Override | None = None
+    y: Tensor,
+    tangents: Mapping[Tensor, Direction],
+    *,
+    fw_mode: bool | None = None,
+    override: Override | None = None,
 ) -> Tensor: ...
 @overload
 def jvp(
-    y: Sequence[Tensor], tangents: Mapping[Tensor, Direction], *, override: Override | None = None
+    y: Sequence[Tensor],
+    tangents: Mapping[Tensor, Direction],
+    *,
+    fw_mode: bool | None = None,
+    override: Override | None = None,
 ) -> list[Tensor]: ...
 @overload
-def jvp(y: Anything, primals: Sequence[Any], tangents: Sequence[Any]) -> Any: ...
+def jvp(
+    y: Anything, primals: Sequence[Any], tangents: Sequence[Any], *, fw_mode: bool | None = None
+) -> Any: ...
 def jvp(y: Any, *args: Any, **options: Any) -> Any:
     """Derivatives along tangents, forward.
 
     Args:
-        y: jvp(y, {X: dX}, *, override=None): tensors, see `tensorad.autodiff.jvp`.
-            jvp(f, primals, tangents): a function of trees, a tuple of arguments and a tuple of
-            trees like them.
+        y: jvp(y, {X: dX}, *, fw_mode=None, override=None): tensors, see `tensorad.autodiff.jvp`.
+            jvp(f, primals, tangents, *, fw_mode=None): a function of trees, a tuple of arguments
+            and a tuple of trees like them. fw_mode=False: by reverse mode twice.
     Returns:
         the tangents of y; of a function (result, its tangent), None at integers.
     Raises:
@@ -210,20 +220,32 @@ def jacrev(y: Any, *args: Any, **options: Any) -> Any:
 
 @overload
 def hessian(
-    y: Tensor, x: Tensor, *, mode: str | None = None, override: Override | None = None
+    y: Tensor,
+    x: Tensor,
+    *,
+    mode: str | None = None,
+    fw_mode: bool | None = None,
+    override: Override | None = None,
 ) -> Tensor: ...
 @overload
 def hessian(
-    y: Tensor, x: Sequence[Tensor], *, mode: str | None = None, override: Override | None = None
+    y: Tensor,
+    x: Sequence[Tensor],
+    *,
+    mode: str | None = None,
+    fw_mode: bool | None = None,
+    override: Override | None = None,
 ) -> list[list[Tensor]]: ...
 @overload
-def hessian(y: Anything, argnums: Argnums = 0) -> Function: ...
+def hessian(y: Anything, argnums: Argnums = 0, *, fw_mode: bool | None = None) -> Function: ...
 def hessian(y: Any, *args: Any, **options: Any) -> Any:
     """Second derivatives of a 0-d tensor, or of a function with such a result.
 
     Args:
-        y: hessian(y, x, *, mode=None, override=None): see `tensorad.autodiff.hessian`.
-            hessian(f, argnums=0): a function of trees.
+        y: hessian(y, x, *, mode=None, fw_mode=None, override=None): see
+            `tensorad.autodiff.hessian`.
+            hessian(f, argnums=0, *, fw_mode=None): a function of trees. The gradient is
+            differentiated by forward mode (True), reverse mode (False) or the cheaper one.
     Returns:
         a tensor of shape x.shape + x.shape, or blocks; of a function the function to a tree like
         the argument of trees like it.
@@ -234,20 +256,35 @@ def hessian(y: Any, *args: Any, **options: Any) -> Any:
 
 
 @overload
-def hvp(y: Tensor, x: Tensor, v: Direction, *, override: Override | None = None) -> Tensor: ...
+def hvp(
+    y: Tensor,
+    x: Tensor,
+    v: Direction,
+    *,
+    fw_mode: bool | None = None,
+    override: Override | None = None,
+) -> Tensor: ...
 @overload
 def hvp(
-    y: Tensor, x: Sequence[Tensor], v: Sequence[Direction], *, override: Override | None = None
+    y: Tensor,
+    x: Sequence[Tensor],
+    v: Sequence[Direction],
+    *,
+    fw_mode: bool | None = None,
+    override: Override | None = None,
 ) -> list[Tensor]: ...
 @overload
-def hvp(y: Anything, primals: Sequence[Any], vectors: Sequence[Any]) -> Any: ...
+def hvp(
+    y: Anything, primals: Sequence[Any], vectors: Sequence[Any], *, fw_mode: bool | None = None
+) -> Any: ...
 def hvp(y: Any, *args: Any, **options: Any) -> Any:
     """The Hessian times vectors.
 
     Args:
-        y: hvp(y, x, v, *, override=None): see `tensorad.autodiff.hvp`.
-            hvp(f, primals, vectors): a function of trees, a tuple of arguments and a tuple of
-            trees like them.
+        y: hvp(y, x, v, *, fw_mode=None, override=None): see `tensorad.autodiff.hvp`.
+            hvp(f, primals, vectors, *, fw_mode=None): a function of trees, a tuple of arguments and
+            a tuple of trees like them. fw_mode=False: the gradient is differentiated by reverse
+            mode.
     Returns:
         tensors like x; of a function a tuple of trees like the primals.
     """

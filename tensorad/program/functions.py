@@ -9,129 +9,45 @@ from functools import update_wrapper
 from types import MethodType
 from typing import Any, Final
 
-import numpy as np
-
-from tensorad.building import Lowered, build, lower
+from tensorad.building import Lowered, lower
 from tensorad.codegen.runtime.memory_report import MemoryUse
-from tensorad.compiled import CompiledFunction
 from tensorad.errors import BindError, BoundsError, DefinitionError, ShapeError, UserError
-from tensorad.ir.arrays.tracing import is_tracing
+from tensorad.ir.arrays.tracing import is_tracing, tracing
 from tensorad.ir.dtypes import DType
+from tensorad.ir.records import recursion
+from tensorad.ir.reference.known import current as current_evaluation
+from tensorad.ir.reference.known import is_known
 from tensorad.ir.tensor import Block, FunctionCall, Shape, Tensor, outputs
-from tensorad.program.arguments import (
+from tensorad.program.call_rules import Derivative, OperatorRule, check_captured
+from tensorad.program.calling.arguments import (
     Arguments,
     Caller,
     Extents,
-    Shapes,
     as_argument,
-    covers,
     extents,
     has_tensors,
     leaf_dtypes,
+    with_function_leaves,
 )
+from tensorad.program.calling.compiled_programs import Compiled, Example, Kind
+from tensorad.program.calling.quick import Quick
 from tensorad.program.calls import check_callable
-from tensorad.program.quick import Quick, Run
-from tensorad.program.rules import OperatorRule, Rule, check_captured
-from tensorad.program.traces import Program, check_closed, rests_on_loops, traced
-from tensorad.program.trees import LEAF
-from tensorad.program.values import as_tensor, is_number, parameters
+from tensorad.program.recursion import (
+    Frame,
+    check_nesting,
+    frames_of,
+    function_types,
+    is_valid,
+    note_rests,
+    without_functions,
+)
+from tensorad.program.references.frames import cells_of
+from tensorad.program.traces import Program, check_closed, check_no_references, rests_on_loops
+from tensorad.program.trees import Structure
+from tensorad.program.values import as_tensor, parameters
 
-_open: Final[ContextVar[frozenset[object]]] = ContextVar("open", default=frozenset())
-"""What is being traced: which function, for which kind of arguments."""
 fresh: Final[ContextVar[tuple[Tensor, ...]]] = ContextVar("fresh", default=())
 """Parameters that only the function that was just called has: it may differentiate by them."""
-
-
-class _Compiled:
-    """A program and, when it was called, its machine code."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._function: CompiledFunction | None = None
-
-    @property
-    def function(self) -> CompiledFunction:
-        if self._function is None:
-            p = self.program
-            self._function = build(list(p.results), list(p.parameters), p.name)
-        return self._function
-
-    def __call__(self, leaves: Sequence[object]) -> Any:
-        if not self.program.results:
-            return self.program.tree(())
-        found = self.function(*leaves)
-        if self.program.structure is LEAF:
-            return found
-        return self.program.tree([found] if isinstance(found, np.ndarray) else found)
-
-    def takes(self, leaves: Sequence[object]) -> bool:
-        """Whether the program is one for the shapes of these leaves."""
-        has_sizes = any(not isinstance(n, int) for t in self.program.parameters for n in t.shape)
-        return not has_sizes or self.function.takes(leaves)
-
-    def of_numbers(self, leaves: Sequence[object]) -> Run:
-        """The call with leaves among which there are numbers where there are numbers here."""
-        params = self.program.parameters
-        pairs = list(enumerate(zip(leaves, params, strict=True)))
-        numbers = [(n, p.name, p.dtype) for n, (value, p) in pairs if is_number(value)]
-
-        def run(leaves: list[Any]) -> Any:
-            for n, path, dtype in numbers:
-                leaves[n] = as_argument(leaves[n], path, dtype)
-            return self(leaves)
-
-        return run if numbers else self
-
-
-class _Kind:
-    """Calls whose arguments differ in nothing but values and extents."""
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        self.shapes = Shapes(paths)
-        self.made: list[tuple[tuple[Shape, ...], _Compiled]] = []
-        self.alone: dict[Extents, _Compiled] = {}
-        """By shapes that programs with sizes do not take."""
-        self.is_fixed = False
-        """Whether there must be numbers for all extents."""
-
-    def known(self, given: Extents) -> _Compiled | None:
-        if given in self.alone:
-            return self.alone[given]
-        return next((c for shapes, c in reversed(self.made) if covers(shapes, given)), None)
-
-
-class Example:
-    """A call of a function, taken apart.
-
-    Attributes:
-        program: what it runs.
-        leaves: the value of each parameter.
-    """
-
-    def __init__(self, made: _Compiled, leaves: Sequence[Any]) -> None:
-        self._made = made
-        self.program = made.program
-        self.leaves = list(leaves)
-
-    @property
-    def compiled(self) -> CompiledFunction:
-        """The machine code."""
-        return self._made.function
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The values of symbolic sizes."""
-        found: dict[str, int] = {}
-        for t, value in zip(self.program.parameters, self.leaves, strict=True):
-            for extent, n in zip(t.shape, np.shape(value), strict=True):
-                if not isinstance(extent, int):
-                    found[str(extent)] = n
-        return found
-
-    @property
-    def values(self) -> dict[Tensor, Any]:
-        """The value of each parameter by its tensor."""
-        return dict(zip(self.program.parameters, self.leaves, strict=True))
 
 
 class Function:
@@ -143,8 +59,15 @@ class Function:
         static_argnames: Collection[str] = (),
         name: str | None = None,
         is_inline: bool = False,
+        returns: Any = None,
+        is_fixed: bool = False,
     ) -> None:
-        """`is_inline`: called with tensors, it writes down what it does where it is called."""
+        """
+        Args:
+            is_inline: called with tensors, it writes down what it does where it is called.
+            is_fixed: what it reads from outside is the same each time, and functions among its
+                arguments are those of their types.
+        """
         check_callable(wrapped, "the argument of function")
         update_wrapper(self, wrapped, updated=())
         self.name: str = name or str(getattr(wrapped, "__name__", type(wrapped).__name__))
@@ -152,12 +75,17 @@ class Function:
         self.static_argnames = tuple(static_argnames)
         self._caller = Caller(wrapped, self.name, static_argnames)
         self._is_inline = is_inline
+        self._is_fixed = is_fixed
+        self.returns = returns
+        """An example of the result, or a function of the arguments that makes one."""
         self._quick = Quick(self._caller.positions, self.static_argnames, self._caller.placed)
-        self._kinds: dict[object, _Kind] = {}
+        self._kinds: dict[object, Kind] = {}
         self._blocks: dict[object, Program] = {}
+        self._in_callers: set[object] = set()
+        """Kinds of calls that have a part in references of their callers."""
         self.derived: dict[object, Any] = {}
         """Its derivatives, by what was asked for."""
-        self.rule: Rule | None = None
+        self.rule: Derivative | None = None
         """Its derivative, if that is not its formulas'."""
         self._is_called = False
         """Whether a program calls it."""
@@ -168,10 +96,15 @@ class Function:
     def __repr__(self) -> str:
         return f"<Function {self.name}{self._caller.signature}>"
 
+    @property
+    def is_inline(self) -> bool:
+        """Whether a call with tensors writes down what it does where it is called."""
+        return self._is_inline
+
     def with_static(self, names: Sequence[str]) -> Function:
         """The function with more static parameters."""
         static = (*self.static_argnames, *names)
-        return Function(self.wrapped, static, self.name, self._is_inline)
+        return Function(self.wrapped, static, self.name, self._is_inline, self.returns)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The result: of arrays NumPy's arrays, of tensors tensors."""
@@ -187,7 +120,7 @@ class Function:
             self._quick.learn(quick[0], compiled.of_numbers(given.leaves))
         return result
 
-    def give_rule(self, rule: Rule) -> None:
+    def give_rule(self, rule: Derivative) -> None:
         """Say what its derivative is, before anything is derived.
 
         Raises:
@@ -205,7 +138,9 @@ class Function:
         """The program that a call with these arguments runs."""
         given = self._caller.bind(args, options)
         if has_tensors(given.leaves):
-            return self._block(given)
+            program = self._block(given)
+            check_no_references(program)
+            return program
         return self._compiled(given)[0].program
 
     def lower(self, *args: Any, **options: Any) -> Lowered:
@@ -235,19 +170,19 @@ class Function:
         compiled, leaves = self._compiled(given)
         return Example(compiled, leaves)
 
-    def _compiled(self, given: Arguments) -> tuple[_Compiled, list[Any]]:
+    def _compiled(self, given: Arguments) -> tuple[Compiled, list[Any]]:
         dtypes = leaf_dtypes(given.leaves, given.paths)
         own = extents(given.leaves)
         key = (given.structures, dtypes, tuple(map(len, own)))
         kind = self._kinds.get(key)
         if kind is None:
-            kind = _Kind(given.paths)
+            kind = Kind(given.paths)
         compiled = kind.known(own) or self._traced_for(kind, given, dtypes, own)
         self._kinds[key] = kind
         triples = zip(given.leaves, given.paths, dtypes, strict=True)
         return compiled, [as_argument(*three) for three in triples]
 
-    def _run(self, given: Arguments) -> tuple[_Compiled, Any]:
+    def _run(self, given: Arguments) -> tuple[Compiled, Any]:
         """What ran, and its result."""
         compiled, leaves = self._compiled(given)
         try:
@@ -258,7 +193,7 @@ class Function:
         compiled = self._for_shape(given)
         return compiled, compiled(leaves)
 
-    def _for_shape(self, given: Arguments) -> _Compiled:
+    def _for_shape(self, given: Arguments) -> Compiled:
         """The program for this shape alone, where one with sizes does not take it: slices are cut
         to extents that are numbers, and errors name numbers."""
         dtypes = leaf_dtypes(given.leaves, given.paths)
@@ -266,12 +201,12 @@ class Function:
         kind = self._kinds[(given.structures, dtypes, tuple(map(len, own)))]
         program = self._traced(given, own, dtypes)
         check_closed(program)
-        kind.alone[own] = _Compiled(program)
+        kind.alone[own] = Compiled(program)
         return kind.alone[own]
 
     def _traced_for(
-        self, kind: _Kind, given: Arguments, dtypes: Sequence[DType], own: Extents
-    ) -> _Compiled:
+        self, kind: Kind, given: Arguments, dtypes: Sequence[DType], own: Extents
+    ) -> Compiled:
         """A program for one more shape: with sizes, or where it cannot have them with numbers."""
         shapes = own if kind.is_fixed else kind.shapes.covering(own)
         try:
@@ -284,102 +219,165 @@ class Function:
             kind.is_fixed = True
         check_closed(program)
         kind.shapes.seen.append(own)
-        compiled = _Compiled(program)
+        compiled = Compiled(program)
         kind.made.append((shapes, compiled))
         return compiled
 
     def _traced(
         self, given: Arguments, shapes: Sequence[Shape], dtypes: Sequence[DType]
     ) -> Program:
-        key = (self, given.structures, tuple(shapes), tuple(dtypes))
-        if key in _open.get():
-            raise DefinitionError(
-                f"{self.name} calls itself with arguments of the same kind.",
-                where=", ".join(given.paths),
-                hint="a program is written down before it runs: repeat with ta.while_loop or "
-                "ta.for_loop.",
-            )
-        params = parameters(given.paths, shapes, dtypes, self.name)
-        token = _open.set(_open.get() | {key})
-        own = fresh.set(tuple(params) if self._is_inline else ())
+        alike = tuple(dtypes) if self._is_fixed else without_functions(dtypes)
+        key = (self, given.structures, tuple(shapes), alike)
+        check_nesting(self, self.name, given)
+        own = dtypes if self._is_fixed else function_types(given.paths, dtypes)
+        params = parameters(given.paths, shapes, own, self.name)
+        frame = Frame(key, self.name, given, params)
+        if self.returns is not None:
+            frame.declare(self._declared(given, params))
+        token = fresh.set(tuple(params) if self._is_inline else ())
         try:
-            made = traced(self.name, lambda p: self._caller(given.structures, p), params)
-            return replace(made, arguments=given.structures)
+            made = frame.written(lambda p: self._caller(given.structures, p))
+            rests = tuple(frame.rests_on)
+            return replace(made, arguments=given.structures, rests_on=rests)
         finally:
-            fresh.reset(own)
-            _open.reset(token)
+            fresh.reset(token)
+
+    def _declared(self, given: Arguments, params: Sequence[Tensor]) -> Any:
+        """An example of the result for these arguments."""
+        if not callable(self.returns) or isinstance(self.returns, Tensor):
+            return self.returns
+        with tracing():
+            return self._caller.of(self.returns)(given.structures, params)
 
     def _block(self, given: Arguments) -> Program:
         """The program for tensors, shared by calls of the same shapes if it reads nothing else."""
-        dtypes = leaf_dtypes(given.leaves, given.paths)
-        own = extents(given.leaves)
-        key = (given.structures, dtypes, own)
+        key = _block_key(given)
         program = self._blocks.get(key)
-        if program is None:
+        if program is None or not is_valid(program.rests_on):
+            _, dtypes, own = key
             program = self._traced(given, own, dtypes)
-            if not program.reads:  # what is read from outside may be another tensor next time
+            if not program.references and (
+                self._is_fixed or not program.reads
+            ):  # what is read from outside may be another tensor next time
                 self._blocks[key] = program
+        note_rests(program.rests_on)
         return program
 
-    def _in_place(self, given: Arguments) -> Any:
-        """What the function does, as statements of the program that calls it."""
+    def _recurs(self, given: Arguments) -> tuple[Frame, Arguments] | None:
+        """The same function, for arguments of the same kind, that is being written down; and the
+        arguments as it takes them."""
+        for frame in frames_of(self):
+            places = [
+                p for p, t in zip(frame.given.paths, frame.params, strict=True) if t.is_function
+            ]
+            own = with_function_leaves(given, places)
+            dtypes = leaf_dtypes(own.leaves, own.paths)
+            dtypes = dtypes if self._is_fixed else without_functions(dtypes)
+            if frame.key == (self, own.structures, extents(own.leaves), dtypes):
+                return frame, own
+        return None
+
+    def _in_place(self, given: Arguments, has_numbers: bool = False) -> Any:
+        """What the function does, as statements of the program that calls it.
+
+        Args:
+            has_numbers: whether numbers stay what they are.
+        """
         dtypes = leaf_dtypes(given.leaves, given.paths)
         typed = zip(given.leaves, given.paths, dtypes, strict=True)
         own = fresh.set(())
         try:
-            return self._caller(given.structures, [as_tensor(*three) for three in typed])
+            with tracing():
+                kept = (bool, int, float) if has_numbers else ()
+                leaves = [v if type(v) in kept else as_tensor(v, p, d) for v, p, d in typed]
+                return self._caller(given.structures, leaves)
         finally:
             fresh.reset(own)
 
     def _inside(self, given: Arguments) -> Any:
         """A call of the function, as a part of a program."""
-        if self._is_inline:
+        if self._is_inline or (self._in_callers and _block_key(given) in self._in_callers):
             return self._in_place(given)
+        evaluation = current_evaluation()
+        if evaluation is not None and self.rule is None and any(map(is_known, given.leaves)):
+            with evaluation.unfolding(self, self.name):
+                return self._in_place(given, has_numbers=True)
+        again = self._recurs(given)
+        if again is not None:
+            frame, own = again
+            return frame.call(_operands(own, frame.params))
+        if self.rule is None and any(cells_of(s, name) for name, s in given.structures):
+            return self._in_place(given)  # what is kept by what is called would keep references
         program = self._block(given)
+        if self.rule is None and program.references:
+            self._in_callers.add(_block_key(given))
+            return self._in_place(given)
         if self.rule is None and rests_on_loops(program):  # whose counters no other function has
             return self._in_place(given)
         if not program.results:
             return program.tree(())
-        triples = zip(given.leaves, given.paths, program.parameters, strict=True)
-        operands = [as_tensor(v, path, p.dtype) for v, path, p in triples]
+        operands = _operands(given, program.parameters)
+        self._is_called = True
+        if program.definition is not None and self.rule is None:
+            return program.tree(recursion(program.definition, (*operands, *program.reads)))
         block = Block((*program.parameters, *program.reads), program.results)
         rule = None
-        self._is_called = True
         if self.rule is not None:
             check_captured(self.name, program.reads)
+            check_no_references(program)
             arguments = self._caller.by_position(given.structures)
-            rule = OperatorRule(self.rule, self.name, arguments, program.structure)
+            rule = OperatorRule(self.rule, self.name, arguments, program.structure).rule
         operands += program.reads
         op = FunctionCall(program.paths, tuple(operands), (block,), function=self.name, rule=rule)
         return program.tree(outputs(op))
 
 
+def _block_key(
+    given: Arguments,
+) -> tuple[tuple[tuple[str, Structure], ...], tuple[DType, ...], Extents]:
+    """What calls with tensors differ in that are other programs."""
+    return given.structures, leaf_dtypes(given.leaves, given.paths), extents(given.leaves)
+
+
+def _operands(given: Arguments, params: Sequence[Tensor]) -> list[Tensor]:
+    """The leaves of arguments as tensors of the dtypes of parameters."""
+    triples = zip(given.leaves, given.paths, params, strict=True)
+    return [as_tensor(v, path, p.dtype) for v, path, p in triples]
+
+
 def function(
-    wrapped: Callable[..., Any] | None = None, *, static_argnames: Collection[str] | str = ()
+    wrapped: Callable[..., Any] | None = None,
+    *,
+    static_argnames: Collection[str] | str = (),
+    returns: Any = None,
 ) -> Any:
     """A compiled function of arrays, numbers and trees of them; also a decorator.
 
     It is called once for each structure, dtypes and ranks of its arguments, with tensors in their
     place, to write down what it does; calls then run machine code. Called with tensors it is a
     part of their program. When a second shape of an argument arrives, the extents that differ
-    become symbolic sizes.
+    become symbolic sizes. A function that is called by itself for arguments of the same kind, under
+    a branch, is recursive.
 
     Args:
         wrapped: a function of trees that returns a tree; see `register_tree` for what trees are.
             A `Function`, such as `ta.grad(f)`, is one already.
             Strings, callables and enums among its arguments are static: each value is traced.
         static_argnames: names of parameters that are static, too.
+        returns: what a recursive function returns, where no branch tells it: a tree of tensors,
+            arrays and numbers like the result, or a function of the arguments that returns one.
     Returns:
         a `Function`, of arrays NumPy's arrays; `trace`, `lower` and `memory` show what calls do.
     Raises:
         DefinitionError: a static argument cannot be hashed, an argument is no tree, or the
-            result needs a tensor that is no argument.
+            result needs a tensor that is no argument; a call of itself has no known type.
+        LimitError: it is called by itself for other and other kinds of arguments.
     """
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     if wrapped is None:
-        return lambda f: function(f, static_argnames=names)
+        return lambda f: function(f, static_argnames=names, returns=returns)
     if not isinstance(wrapped, Function):
-        return Function(wrapped, names)
+        return Function(wrapped, names, returns=returns)
     more = [n for n in names if n not in wrapped.static_argnames]
     return wrapped.with_static(more) if more else wrapped
 

@@ -11,13 +11,13 @@ from tensorad.autodiff.collecting import ACCUMULATE, PASS_ON, Collected, Collect
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, counted
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import const, read, summed
+from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.text.blocks import placeholder_tree, type_of, value_text
 from tensorad.ir.text.continuing import Step, continued, parts
 from tensorad.ir.text.program import Tree, tree_leaves
-from tensorad.ir.verify import verify
 from tensorad.passes import Form, Pass, run_passes
-from tensorad.program.arguments import has_tensors
+from tensorad.program.calling.arguments import has_tensors
 from tensorad.program.modules import Module, ModuleFunction, of_record
 from tensorad.program.points import Target, like
 from tensorad.program.trees import Branching, Flat, Structure, flatten, unflatten

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Const, Expr, call, int_const, local_size, sub
+from tensorad.ir.expr import Const, Expr, call, int_const, local_size, select, sub
 from tensorad.ir.order import AXIS, READ, occurs
+from tensorad.ir.reference.known import current, known
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Tensor, dim_expr, dim_of, format_shape
 from tensorad.program.calls import check_takes, operand, parameter_names, shape_of
 from tensorad.program.carries import Body, Trips
-from tensorad.program.replays import within_memory
-from tensorad.program.segments import Iterations, in_segments
+from tensorad.program.checkpointing.replays import within_memory
+from tensorad.program.checkpointing.segments import Iterations, in_segments
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
 from tensorad.program.values import as_tensor
 from tensorad.te import compute
@@ -51,6 +52,9 @@ def while_loop(
     check_takes(cond_fn, f"cond_fn of {where}", ["carry"])
     check_takes(body_fn, f"body_fn of {where}", ["carry"])
     (name,) = parameter_names(body_fn, ("carry",))
+    init, is_done = _written_out_while(cond_fn, body_fn, operand(init, name))
+    if is_done:
+        return init
     trips = local_size("trips")
     body = Body(where, name, lambda carry, _: (body_fn(carry), None), test=cond_fn)
     loop = Iterations(lambda _: body, Trips(local_size("t", trips), trips))
@@ -83,6 +87,11 @@ def for_loop(
     first, last = _bound(lower, "lower", where), _bound(upper, "upper", where)
     if isinstance(first, Expr) and isinstance(last, Expr):
         trips = _difference(first, last)
+        if isinstance(trips, Const) and is_written_out(trips.value):
+            carry = operand(init, name)
+            for n in range(int(trips.value)):
+                carry = body_fn(first + n, carry)
+            return carry
         times = Trips(local_size(counter_name, trips), trips)
     else:
         count: Tensor = compute(
@@ -144,6 +153,9 @@ def scan(
             )
         return made
 
+    if isinstance(times.trips, Const) and times.trips.value and is_written_out(times.trips.value):
+        start = operand(init, carry_name)
+        return _written_out_scan(step, start, scanned, int(times.trips.value), bool(reverse))
     names = [x_name + p.removeprefix("xs") for p in flat.paths]
     body = Body(where, carry_name, step, part_names=names)
     return _run(Iterations(lambda _: body, times, scanned), init, checkpoint, memory)
@@ -170,6 +182,60 @@ def _run(loop: Iterations, init: object, checkpoint: object, memory: object) -> 
         f"checkpoint of {loop.where} is {checkpoint!r}.",
         hint='pass "sqrt", or how many iterations a segment has: 1 or more.',
     )
+
+
+def _written_out_scan(
+    step: Callable[[Any, list[Tensor]], tuple[Any, Any]], carry: Any, xs: list[Tensor], trips: int,
+    reverse: bool,
+) -> tuple[Any, Any]:  # fmt: skip
+    """The iterations one after the other, and what they collect as tensors of rows."""
+    rows: list[Flat] = []
+    for n in reversed(range(trips)) if reverse else range(trips):
+        parts = [_row(x, n) for x in xs]
+        carry, y = step(carry, parts)
+        rows.append(flatten(y, "y"))
+    if reverse:
+        rows.reverse()
+    columns = zip(*[row.leaves for row in rows], strict=True)
+    pairs = zip(columns, rows[0].paths, strict=True)
+    ys = [_stacked([as_tensor(v, path) for v in column], path) for column, path in pairs]
+    return carry, unflatten(rows[0].structure, ys)
+
+
+def _row(x: Tensor, n: int) -> Tensor:
+    made: Tensor = compute(x.shape[1:], lambda *axes: x(n, *axes), name=x.name)
+    return made
+
+
+def _stacked(rows: Sequence[Tensor], name: str) -> Tensor:
+    def body(k: Expr, *axes: Expr) -> Expr:
+        found: Expr = rows[-1](*axes)
+        for n in reversed(range(len(rows) - 1)):
+            found = select(call("le", k, int_const(n)), rows[n](*axes), found)
+        return found
+
+    made: Tensor = compute((len(rows), *rows[0].shape), body, name=name)
+    return made
+
+
+def is_written_out(trips: object) -> bool:
+    """Whether a loop of so many iterations is written out, within a partial evaluation."""
+    evaluation = current()
+    return evaluation is not None and isinstance(trips, int) and trips <= evaluation.iterations
+
+
+def _written_out_while(
+    cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], carry: Any
+) -> tuple[Any, bool]:
+    """The carry behind the iterations whose conditions are known, and whether these are all."""
+    n = 0
+    while is_written_out(n + 1):
+        value = known(cond_fn(carry))
+        if value is None or not value:
+            return carry, value is not None
+        carry = body_fn(carry)
+        n += 1
+    return carry, False
 
 
 def _described(value: object) -> str:

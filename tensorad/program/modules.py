@@ -17,7 +17,7 @@ from tensorad.ir.text import program as text
 from tensorad.ir.text.listing import Wanted, program_of_several
 from tensorad.ir.text.parser import parse_program
 from tensorad.ir.text.program import ProgramFunction, Tree, forest_leaves, tree_leaves
-from tensorad.program.arguments import as_argument, extents, has_tensors, leaf_dtypes
+from tensorad.program.calling.arguments import as_argument, extents, has_tensors, leaf_dtypes
 from tensorad.program.functions import Function
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.traces import Program, check_closed
@@ -237,7 +237,7 @@ def module(
     _add(dict(known), traces, "functions")
     _check_used(constants or {}, named)
     before = text.Program(tuple([f.record for f in known.values()]), named)
-    wanted = [_as_wanted(t) for t in traces.values()]
+    wanted = [as_wanted(t) for t in traces.values()]
     whole = program_of_several(wanted, before) if wanted else before
     own: dict[str, ModuleFunction] = {}
     for f in whole.functions:
@@ -307,7 +307,7 @@ def _typed(example: object, name: str) -> Any:
     return unflatten(flat.structure, [outputs(Placeholder(*three))[0] for three in typed])
 
 
-def _as_wanted(t: Program) -> Wanted:
+def as_wanted(t: Program) -> Wanted:
     """The function with trees as tuples."""
     rest = iter(t.parameters)
     params = [(n, _tuples(s, rest)) for n, s in t.arguments if not isinstance(s, Static)]

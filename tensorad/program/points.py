@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tensorad.errors import BindError, DefinitionError, DTypeError, GradError, ShapeError
-from tensorad.ir.arrays.elementwise import compute_axes, same_dim
-from tensorad.ir.expr import read
-from tensorad.ir.tensor import Compute, Tensor, format_shape, outputs
+from tensorad.ir.arrays.elementwise import copy_of, same_dim
+from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import bound_call, signature_of
 from tensorad.program.functions import Function, fresh
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
@@ -147,8 +146,7 @@ def _own(value: object, path: str, own: Mapping[Tensor, None]) -> Tensor:
     t = as_tensor(value, path)
     if t in own:
         return t
-    axes = compute_axes(t.shape)
-    return outputs(Compute(path, axes, (read(t, axes),)))[0]
+    return copy_of(t, path)
 
 
 def check_floats(title: str, target: Target, flat: Flat, name: str) -> None:

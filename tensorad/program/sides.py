@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import FunctionType
 from typing import Final
 
 import numpy as np
 
 from tensorad.ir.expr import Expr
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Tensor, format_shape
+from tensorad.program.data.function_types import function_name
+from tensorad.program.data.instances import Instance
 from tensorad.program.trees import Branching, Flat, Leaf, Static, Structure
 
 MOST_ROWS: Final = 12
@@ -18,10 +22,14 @@ _NOTHING: Final = "-"
 
 def leaf_text(value: object) -> str:
     """ "float32 (3, 4)", "number 0.5"."""
+    if isinstance(value, Tensor) and is_record(value.dtype):
+        return str(value.dtype)
     if isinstance(value, Tensor):
         return f"{value.dtype} {format_shape(value.shape)}"
     if isinstance(value, Expr):
         return f"{value.dtype} ()"
+    if isinstance(value, Instance):
+        return str(value.record_type)
     if type(value) in (bool, int, float):
         return f"number {value!r}"
     array = np.asarray(value)
@@ -39,13 +47,20 @@ def rows(flat: Flat, name: str) -> dict[str, str]:
             case Leaf():
                 found[path] = leaf_text(next(leaves))
             case Static(value=value):
-                found[path] = repr(value)
+                is_known = callable(value) and not isinstance(value, type)
+                found[path] = f"function {function_name(value)}" if is_known else repr(value)
             case Branching(children=()):
                 found[path] = "None" if at.kind is type(None) else f"empty {at.kind.__name__}"
             case Branching():
                 pairs = zip(at.children, at.keys, strict=True)
                 stack += [(child, path + key) for child, key in pairs][::-1]
     return found
+
+
+def _static_text(value: object) -> str:
+    """A part that is known: functions by their names."""
+    name = getattr(value, "__name__", "")
+    return f"function {name}" if isinstance(value, FunctionType) and name else repr(value)
 
 
 def containers(structure: Structure, name: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from tensorad.ir.analysis.blocks import (
 from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.expr import LocalSize
 from tensorad.ir.order import sizes_in
+from tensorad.ir.records import Definition
 from tensorad.ir.tensor import (
     Op,
     Placeholder,
@@ -30,8 +31,24 @@ from tensorad.ir.text import program as text
 from tensorad.ir.text.listing import program_of
 from tensorad.ir.visit import placeholders
 from tensorad.process import deep_calls
-from tensorad.program.trees import LEAF, Structure, flatten, unflatten
+from tensorad.program.data.function_types import inner_functions, joined
+from tensorad.program.leaf_types import with_leaves
+from tensorad.program.references.frames import Cell, cells_of, frame
+from tensorad.program.trees import LEAF, Flat, Structure, flatten, statics, unflatten
 from tensorad.program.values import as_tensor
+
+
+class Round:
+    """One time that a function is written down.
+
+    Attributes:
+        definition: what calls inside are calls of; None while their type is not known.
+        is_complete: whether it is known what the definition does.
+    """
+
+    def __init__(self, definition: Definition | None) -> None:
+        self.definition = definition
+        self.is_complete = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +63,10 @@ class Program:
         structure: of the result.
         reads: what the results need beside the parameters: older tensors.
         arguments: the name and the structure of each argument.
+        references: what is read or written of references that the function did not make, or
+            is one of its own that it returns.
+        definition: what the results are calls of, if the function calls itself.
+        rests_on: functions that are being written down around it, whose calls are in it.
     """
 
     name: str
@@ -55,6 +76,9 @@ class Program:
     structure: Structure
     reads: tuple[Tensor, ...]
     arguments: tuple[tuple[str, Structure], ...] = ()
+    references: tuple[Cell, ...] = ()
+    definition: Definition | None = None
+    rests_on: tuple[Round, ...] = ()
 
     def tree(self, leaves: Sequence[object]) -> Any:
         """The result with these leaves."""
@@ -74,23 +98,39 @@ class Program:
 
 
 def traced(
-    name: str, function: Callable[[Sequence[Tensor]], Any], parameters: Sequence[Tensor]
-) -> Program:
+    name: str, function: Callable[[Sequence[Tensor]], Any], parameters: Sequence[Tensor],
+    is_closed: bool = False,
+) -> Program:  # fmt: skip
     """The function of the parameters written down.
 
     Args:
         function: called once, with the parameters.
+        is_closed: functions that are returned become values, with what they capture.
     """
     start = births()
-    with deep_calls.changed(), tracing():
+    with deep_calls.changed(), tracing(), frame(name) as written:
         result = function(parameters)
     flat = flatten(result, name)
+    returned = [cell for _, cell in cells_of(flat.structure, name)]
+    if is_closed:
+        flat = with_values(flat, name)
     pairs = zip(flat.leaves, flat.paths, strict=True)
     results = tuple([as_tensor(v, path) for v, path in pairs])
     reads = captures(results, parameters, lambda op: True, since=start)
     return Program(
-        name, tuple(parameters), results, tuple(flat.paths), flat.structure, tuple(reads)
-    )
+        name, tuple(parameters), results, tuple(flat.paths), flat.structure, tuple(reads),
+        references=tuple(dict.fromkeys([*written.touched, *returned])),
+    )  # fmt: skip
+
+
+def with_values(flat: Flat, name: str) -> Flat:
+    """A result with tensors in the place of functions that capture what is computed inside."""
+    places = inner_functions(dict(statics(flat.structure, name)))
+    if not places:
+        return flat
+    made = with_leaves(flat, name, places)
+    leaves = [joined([v], p)[0] if p in places else v for v, p in zip(*made[:2], strict=True)]
+    return made._replace(leaves=leaves)
 
 
 def check_closed(program: Program) -> None:
@@ -98,8 +138,10 @@ def check_closed(program: Program) -> None:
 
     Raises:
         DefinitionError: they need a tensor that has no value, or the counter of a loop that is
-            not run there; or only the run tells how large they are.
+            not run there; or only the run tells how large they are. The function reads, writes
+            or returns references.
     """
+    check_no_references(program)
     for t in placeholders(program.reads):
         op = t.op
         assert isinstance(op, Placeholder), "placeholders are made by these"
@@ -125,6 +167,12 @@ def check_closed(program: Program) -> None:
             hint="return what is needed from the loop: as a carry, or as y of a scan.",
         )
     for t, path in zip(program.results, program.paths, strict=True):
+        if t.is_function:
+            raise DefinitionError(
+                f"{path} is a function that data choose, which no call returns.",
+                where=f"the result of {program.name}",
+                hint="call it inside, and return what it gives.",
+            )
         if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):
             raise DefinitionError(
                 f"{path} has a row for each iteration of a loop, and only its run tells how many.",
@@ -132,6 +180,27 @@ def check_closed(program: Program) -> None:
                 hint="return what is computed of all rows, such as their sum; or let an extent, "
                 "of xs or another argument, tell how many there are.",
             )
+
+
+def check_no_references(program: Program) -> None:
+    """The function has no part in references of others, and returns none of its own.
+
+    Raises:
+        DefinitionError: it has.
+    """
+    for path, cell in cells_of(program.structure, program.name):
+        raise DefinitionError(
+            f"{cell.described} is a result of {program.name}.",
+            where=path,
+            hint=f"a reference is no value: return what it holds, {cell.name}.get().",
+        )
+    for cell in program.references:
+        raise DefinitionError(
+            f"{program.name} reads or writes {cell.described}, outside of it.",
+            where=f"a call of {program.name} that is no part of another function",
+            hint="what a function computes follows from its arguments: pass what the reference "
+            "holds, return what it is to hold, and set it after the call.",
+        )
 
 
 def rests_on_loops(program: Program) -> bool:

@@ -14,10 +14,16 @@ import numpy as np
 from tensorad.errors import DefinitionError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
+from tensorad.program.data.instances import Instance
 from tensorad.te.places import Place, Places
 
+
+class Handle:
+    """A part of a tree that a trace knows as the object that it is, whatever it holds."""
+
+
 _NUMBERS: Final = (bool, int, float, np.generic)
-_STATIC: Final = (str, bytes, Enum, np.dtype)
+_STATIC: Final = (str, bytes, Enum, np.dtype, Handle)
 
 
 @dataclass(frozen=True)
@@ -181,8 +187,8 @@ def flatten(tree: object, name: str = "") -> Flat:
 
 
 def is_leaf(value: object) -> bool:
-    """Whether it is a tensor, a formula, an array or a number."""
-    if isinstance(value, (Tensor, Expr, np.ndarray)):
+    """Whether it is a tensor, a formula, an array, a number or a value of a data type."""
+    if isinstance(value, (Tensor, Expr, np.ndarray, Instance)):
         return True
     if isinstance(value, _NUMBERS):  # NumPy's strings are strings
         return not isinstance(value, (Enum, str, bytes))
@@ -215,7 +221,7 @@ def _parts(value: object, path: str = "") -> _Parts | None:
     if kind in (list, tuple):
         assert isinstance(value, (list, tuple))
         return _Parts(None, tuple([f"[{n}]" for n in range(len(value))]), tuple(value))
-    if is_dataclass(value) and not isinstance(value, (type, Enum)):
+    if is_dataclass(value) and not isinstance(value, (type, Enum, Instance)):
         own = fields(value)
         children = tuple(
             [

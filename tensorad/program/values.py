@@ -25,12 +25,17 @@ from tensorad.ir.dtypes import (
 )
 from tensorad.ir.expr import Expr
 from tensorad.ir.order import AXIS, occurs
+from tensorad.ir.records import Definition, Recursion, is_record
 from tensorad.ir.tensor import Constant, Placeholder, Shape, Tensor, outputs
 from tensorad.ir.visit import op_inputs
+from tensorad.program.data.function_types import ANY_FUNCTION, FunctionsType, is_function
+from tensorad.program.data.instances import Instance, injected
 from tensorad.te import compute, const
 
-_weak: Final[ContextVar[dict[Tensor, None]]] = ContextVar("weak", default={})  # noqa: B039  # never changed
-"""Parameters that stand for Python numbers, so far of the dtype that these have alone."""
+Number = Tensor | tuple[Definition, int]
+"""What stands for a Python number: a parameter, or a result of calls of a definition."""
+_weak: Final[ContextVar[dict[Number, None]]] = ContextVar("weak", default={})  # noqa: B039  # never changed
+"""What stands for Python numbers, so far of the dtype that these have alone."""
 
 
 def is_number(value: object) -> bool:
@@ -48,6 +53,10 @@ def dtype_of(value: object) -> DType:
         return value.dtype
     if isinstance(value, Expr):
         return value.dtype
+    if isinstance(value, Instance):
+        return value.record_type
+    if is_function(value):
+        return ANY_FUNCTION
     return BOOL if isinstance(value, bool) else to_dtype(np.asarray(value).dtype)
 
 
@@ -64,7 +73,7 @@ def promoted(dtypes: Iterable[DType]) -> DType | None:
     for d in dtypes:
         if found is None or found is d:
             found = d
-        elif not found.is_weak and not d.is_weak:
+        elif is_record(found) or is_record(d) or (not found.is_weak and not d.is_weak):
             return None
         else:
             joined = result_type(found, d)
@@ -88,7 +97,7 @@ def _is_weak(t: Tensor) -> bool:
     found = False
     while stack:
         at = stack.pop()
-        if at in numbers:
+        if at in numbers or _called(at) in numbers:
             found = True
         elif isinstance(at.op, (Placeholder, Constant)):
             return False
@@ -102,6 +111,11 @@ def _is_weak(t: Tensor) -> bool:
     return found
 
 
+def _called(t: Tensor) -> Number:
+    """The result of a definition that a tensor is."""
+    return (t.op.definition, t.index) if isinstance(t.op, Recursion) else t
+
+
 def _is_chosen(t: Tensor, inputs: Sequence[Tensor]) -> bool:
     """Whether a tensor's dtype comes from none of its inputs, nor from numbers."""
     known = {BOOL, INT64, FLOAT32, *[i.dtype for i in inputs]}
@@ -111,9 +125,9 @@ def _is_chosen(t: Tensor, inputs: Sequence[Tensor]) -> bool:
 
 
 @contextmanager
-def weak(tensors: Iterable[Tensor]) -> Iterator[None]:
-    """Within: these parameters stand for Python numbers."""
-    token = _weak.set({**_weak.get(), **dict.fromkeys(tensors)})
+def weak(numbers: Iterable[Number]) -> Iterator[None]:
+    """Within: these stand for Python numbers."""
+    token = _weak.set({**_weak.get(), **dict.fromkeys(numbers)})
     try:
         yield
     finally:
@@ -130,9 +144,13 @@ def as_tensor(value: object, name: str, dtype: DType | None = None) -> Tensor:
         DTypeError: there are no tensors of its dtype.
         DefinitionError: a formula of an index.
     """
+    if isinstance(dtype, FunctionsType) and is_function(value):
+        return dtype.tensor_of(value)
     own = alone(dtype_of(value)) if dtype is None else dtype
     if isinstance(value, Tensor):
-        return astype(value, own)
+        return value if value.dtype is own else astype(value, own)
+    if isinstance(value, Instance):
+        return injected(value, lambda v, f: as_tensor(v, f.name, f.dtype))
     if isinstance(value, Expr):
         if occurs(AXIS, value):
             raise DefinitionError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tensorad.autodiff.local.linear import Term, body_terms, times
+from tensorad.autodiff.local.linear import InMode, Term, body_terms, times
 from tensorad.autodiff.local.views import (
     compute_terms,
     derivation_order,
@@ -22,7 +22,6 @@ from tensorad.ir.expr import (
     TRUE,
     Axis,
     Expr,
-    Read,
     add,
     cast,
     const,
@@ -82,7 +81,8 @@ class _Paths:
     """The paths of every tensor between `wrt` and y, producers first."""
 
     def __init__(self, y: Tensor, wrt: Sequence[Tensor]) -> None:
-        self.found: dict[Tensor, list[Path]] = {x: [_whole(x)] for x in wrt}
+        self.found = found = {x: [_whole(x)] for x in wrt}
+        self.wanted = InMode(lambda e: e.tensor in found, "reverse")
         for op in derivation_order(y):
             made = outputs(op)
             viewed = view(op)
@@ -105,9 +105,6 @@ class _Paths:
         for p in merged:
             _check_affine(p, t)
         self.found[t] = merged if last else [_with_stored_coefficient(p, t) for p in merged]
-
-    def wanted(self, e: Read) -> bool:
-        return e.tensor in self.found
 
     def through(self, op: Op, component: int, made: Tensor) -> list[Path]:
         """The paths through one operation."""

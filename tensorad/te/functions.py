@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from importlib import import_module
-from typing import Any, overload
+from typing import Any, Final, overload
 
 from tensorad.errors import DefinitionError, DTypeError, GradError
 from tensorad.ir.arrays.constants import with_constants
@@ -21,26 +21,39 @@ from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.weak import settled
 from tensorad.te.checks import check_name, element, excerpt, foreign_leaf, operand
 
+_STOPS: Final = {"both": "stop_gradient", "reverse": "stop_reverse", "forward": "stop_forward"}
+"""How formulas call `stop_gradient` in each mode."""
+
 
 @overload
-def stop_gradient(x: Tensor) -> Tensor: ...
+def stop_gradient(x: Tensor, mode: str = "both") -> Tensor: ...
 @overload
-def stop_gradient(x: Expr | Number) -> Expr: ...
-def stop_gradient(x: Any) -> Any:
-    """x itself, with derivative zero in every mode and of every order.
+def stop_gradient(x: Expr | Number, mode: str = "both") -> Expr: ...
+def stop_gradient(x: Any, mode: str = "both") -> Any:
+    """x itself, with derivative zero in every derivation of a mode, of every order.
 
     Args:
         x: an expression of a formula, a number, or a whole tensor (the result is a tensor).
             Integers and booleans are constants of derivatives already.
+        mode: "reverse" stops `vjp`, `grad` and what else is in reverse mode, and lets `jvp` and
+            levels pass; "forward" the other way round; "both" stops every derivative. What a
+            mode lets pass is x as if it was not stopped, in derivatives of derivatives again.
     Raises:
-        DefinitionError: it is neither.
+        DefinitionError: it is neither, or there is no such mode.
     """
+    if not isinstance(mode, str) or mode not in _STOPS:
+        raise DefinitionError(
+            f"stop_gradient has no mode {mode!r}.",
+            hint='use mode="both", "reverse" or "forward".',
+        )
+    name = _STOPS[mode]
     if not isinstance(x, Tensor):
-        return stop(operand("the operand of stop_gradient", x))
+        return stop(operand("the operand of stop_gradient", x), name)
     if not x.dtype.is_float:
         return x
     axes = compute_axes(x.shape)
-    return outputs(Compute(f"stop_gradient.{x.name}", axes, (stop(broadcast_read(x, axes)),)))[0]
+    stopped = stop(broadcast_read(x, axes), name)
+    return outputs(Compute(f"{name}.{x.name}", axes, (stopped,)))[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ def item(x: Tensor, key: object) -> Any:
     if any(isinstance(i, Expr) and occurs(AXIS, i) for i in given):
         return read_at(x, given)
     chosen = selection(x, key)
-    if _is_all(chosen, x):
+    if is_all(chosen, x):
         return x
     made: Tensor = compute(
         chosen.shape, lambda *at: x(*chosen.indices(at)), part_name(x, _kind(chosen))
@@ -37,7 +37,8 @@ def item(x: Tensor, key: object) -> Any:
     return made
 
 
-def _is_all(chosen: Selection, x: Tensor) -> bool:
+def is_all(chosen: Selection, x: Tensor) -> bool:
+    """Whether a selection is the whole tensor as it is."""
     pairs = zip(chosen.parts, x.shape, strict=True)
     return len(chosen.shape) == x.ndim and all(
         isinstance(p, Window) and p.start is ZERO and p.step == 1 and same_dim(p.count, n)

@@ -13,17 +13,18 @@ from tensorad.ir import array_methods
 from tensorad.ir.arrays.constants import constant
 from tensorad.ir.arrays.elementwise import compute_axes, same_dim
 from tensorad.ir.dtypes import BOOL, result_type
-from tensorad.ir.expr import ZERO, Expr, call, cast, read
+from tensorad.ir.expr import ZERO, Expr, call, cast, checked_read, read
 from tensorad.ir.order import READ, occurs
-from tensorad.ir.tensor import Dim, Tensor, dim_expr, format_shape
+from tensorad.ir.tensor import Shape, Tensor, format_shape
 from tensorad.simplify.bounds.reads import check_reads, unproved_reads
 from tensorad.te.accumulate import scatter
 from tensorad.te.checks import element
 from tensorad.te.items import part_name
 from tensorad.te.reducers import all_of, comm_reducer
 from tensorad.te.scalars import select
-from tensorad.te.selection import Gather, Point, Selection, Window, broadcast_indices, selection
+from tensorad.te.selection import Selection, broadcast_indices, selection
 from tensorad.te.tensors import compute
+from tensorad.te.views import View, selected, whole
 
 _LAST: Final = comm_reducer(lambda x, y: y, lambda dtype: 0, name="set", associative=True)
 _COMBINE: Final[dict[str, object]] = {
@@ -66,23 +67,26 @@ class Place:
 
     def set(self, value: Any) -> Tensor:
         """The values themselves."""
-        return _changed("set", self.tensor, self.selected, value)
+        return self._changed("set", value)
 
     def add(self, value: Any) -> Tensor:
         """What was there plus the values."""
-        return _changed("add", self.tensor, self.selected, value)
+        return self._changed("add", value)
 
     def mul(self, value: Any) -> Tensor:
         """What was there times the values."""
-        return _changed("mul", self.tensor, self.selected, value)
+        return self._changed("mul", value)
 
     def min(self, value: Any) -> Tensor:
         """The smaller one of what was there and the values."""
-        return _changed("min", self.tensor, self.selected, value)
+        return self._changed("min", value)
 
     def max(self, value: Any) -> Tensor:
         """The larger one of what was there and the values."""
-        return _changed("max", self.tensor, self.selected, value)
+        return self._changed("max", value)
+
+    def _changed(self, method: str, value: object) -> Tensor:
+        return changed(method, selected(whole(self.tensor), self.selected), value)
 
     if not TYPE_CHECKING:
 
@@ -99,15 +103,26 @@ def _refuse(given: Places | Place, name: str, has: str, example: str) -> NoRetur
     raise AttributeError(f"{what} has no {name}: {has}, as in {x}.{example}", name=name, obj=given)
 
 
-def _changed(method: str, x: Tensor, chosen: Selection, value: object) -> Tensor:
-    name = part_name(x, method)
-    new = _value(method, x, chosen, value)
-    if _is_affine(name, x, chosen):
-        return _where_selected(method, name, x, chosen, new)
+def changed(method: str, view: View, value: object, title: str = "") -> Tensor:
+    """A copy of a tensor in which the elements of a view of it are others.
+
+    Args:
+        method: "set", "add", "mul", "min" or "max".
+        value: what is there, or is combined with what was.
+        title: what errors call the tensor, if not by its name.
+    Raises:
+        DTypeError, ShapeError: the value does not fit.
+        BoundsError: an element is surely outside.
+    """
+    x = view.base
+    name = f"{title}_{method}" if title else part_name(x, method)
+    new = _value(method, x, title or x.name, view.shape, value)
+    if _is_affine(name, view):
+        return _where_selected(method, name, view, new)
     made: Tensor = scatter(
         x.shape,
-        chosen.shape,
-        lambda *at: (chosen.indices(at), new(at)),
+        view.shape,
+        lambda *at: (view.indices(at), new(at)),
         _COMBINE[method],
         x,
         name,
@@ -119,17 +134,17 @@ Value = Callable[[Sequence[Expr]], Expr]
 """The value for one index of what is selected."""
 
 
-def _value(method: str, x: Tensor, chosen: Selection, value: object) -> Value:
+def _value(method: str, x: Tensor, title: str, wanted: Shape, value: object) -> Value:
     """Values in the tensor's dtype.
 
     Raises:
         DTypeError: it does not hold them.
         ShapeError: they do not broadcast to what is selected.
     """
-    what = f"{x.name}.at[...].{method}"
+    what = f"{title}.at[...].{method}"
     if method != "set" and x.dtype is BOOL:
         raise DTypeError(
-            f"{what}: {x.name} holds truth values.",
+            f"{what}: {title} holds truth values.",
             hint="set them, or convert the tensor: .astype('int64').",
         )
     if isinstance(value, (list, tuple)):
@@ -140,9 +155,9 @@ def _value(method: str, x: Tensor, chosen: Selection, value: object) -> Value:
         value = constant(value, None if value.dtype.kind == "f" else x.dtype, what)
     if not isinstance(value, Tensor):
         e = element(f"the value of {what}", value, x.dtype)
-        return lambda at: _fitting(what, x, e)
+        return lambda at: _fitting(what, title, x, e)
     given = value
-    own, wanted = given.shape, chosen.shape
+    own = given.shape
     fits = len(own) <= len(wanted) and all(
         same_dim(a, 1) or same_dim(a, b) for a, b in zip(own[::-1], wanted[::-1], strict=False)
     )
@@ -150,71 +165,52 @@ def _value(method: str, x: Tensor, chosen: Selection, value: object) -> Value:
         raise ShapeError(
             f"{what}: values of shape {format_shape(own)} do not broadcast to the selected "
             f"{format_shape(wanted)}.",
-            where=f"{x.name} with shape {format_shape(x.shape)}",
+            where=f"{title} with shape {format_shape(x.shape)}",
             hint="trailing axes must be equal or 1; reshape the values first.",
         )
-    _fitting(what, x, read(given, (ZERO,) * given.ndim))
+    _fitting(what, title, x, checked_read(given, (ZERO,) * given.ndim))
     return lambda at: cast(read(given, broadcast_indices(own, at[len(at) - len(own) :])), x.dtype)
 
 
-def _fitting(what: str, x: Tensor, e: Expr) -> Expr:
+def _fitting(what: str, title: str, x: Tensor, e: Expr) -> Expr:
     """A value in the tensor's dtype; floats of any width are one kind."""
     both_floats = e.dtype.is_float and x.dtype.is_float
     if both_floats or result_type(e.dtype, x.dtype) is x.dtype:
         return cast(e, x.dtype)
     raise DTypeError(
-        f"{what}: values of {e.dtype} do not fit into {x.name} of {x.dtype}.",
+        f"{what}: values of {e.dtype} do not fit into {title} of {x.dtype}.",
         hint=f"convert one of them: value.astype({str(x.dtype)!r}), or the tensor.",
     )
 
 
-def _is_affine(name: str, x: Tensor, chosen: Selection) -> bool:
+def _is_affine(name: str, view: View) -> bool:
     """Whether indices of the tensor alone tell what is selected, and all of it is inside.
 
     Raises:
         BoundsError: something is surely outside.
     """
-    axes = compute_axes(chosen.shape)
-    places = chosen.indices(axes)
-    if any(isinstance(p, Gather) for p in chosen.parts) or occurs(READ, *places):
+    axes = compute_axes(view.shape)
+    places = view.indices(axes)
+    if view.inverse is None or occurs(READ, *places):
         return False
-    element_there = (read(x, places),)
+    element_there = (read(view.base, places),)
     check_reads(name, axes, element_there)
     return not unproved_reads(axes, element_there)
 
 
-def _where_selected(method: str, name: str, x: Tensor, chosen: Selection, new: Value) -> Tensor:
+def _where_selected(method: str, name: str, view: View, new: Value) -> Tensor:
     """The change as a choice at each index of the tensor."""
+    x, inverse = view.base, view.inverse
+    assert inverse is not None, "asked for by _is_affine"
 
     def body(*i: Expr) -> Expr:
-        at: list[Expr] = [ZERO] * len(chosen.shape)
-        inside: list[Expr] = []
-        windows = iter(chosen.axes)
-        for part, k, n in zip(chosen.parts, i, x.shape, strict=True):
-            if isinstance(part, Point):
-                inside.append(call("eq", k, part.index))
-            elif isinstance(part, Window):
-                at[next(windows)] = _within(part, k, n, inside)
+        inside, at = inverse(i)
         old = read(x, i)
         changed = _OPERATIONS[method](old, new(at))
         return select(all_of(*inside), changed, old) if inside else changed
 
     made: Tensor = compute(x.shape, body, name)
     return made
-
-
-def _within(window: Window, k: Expr, n: Dim, inside: list[Expr]) -> Expr:
-    """Which element of the window is at k; what has to hold there is added to `inside`."""
-    by, count = abs(window.step), dim_expr(window.count)
-    low = window.start if window.step > 0 else window.index(count - 1)
-    if low is not ZERO:
-        inside.append(call("ge", k, low))
-    if by > 1:
-        inside.append(call("eq", (k - low) % by, ZERO))
-    nth = (k - low) // by
-    if not (low is ZERO and by == 1 and same_dim(window.count, n)):
-        inside.append(call("lt", nth, count))
-    return nth if window.step > 0 else count - 1 - nth
 
 
 array_methods.places.fill(Places)

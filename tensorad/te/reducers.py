@@ -43,6 +43,7 @@ from tensorad.ir.expr import (
     select,
     sub,
 )
+from tensorad.ir.functions import stops_one_mode
 from tensorad.ir.tensor import Tensor
 from tensorad.te.checks import check_name, element, excerpt, foreign_leaf, operand
 
@@ -237,6 +238,12 @@ class Reducer:
                 identity,
                 associative=self.associative,
             )
+            if stops_one_mode(made.results):
+                raise CombinerError(
+                    f"the combiner of {self.name} stops derivatives in one mode.",
+                    hint="stop what is reduced: sum(stop_gradient(x, mode=...)); a combiner may "
+                    "stop both modes.",
+                )
             self.made.setdefault(key, made)
         return self.made[key]
 

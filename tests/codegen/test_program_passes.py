@@ -20,8 +20,8 @@ from tensorad.codegen.unit_passes import PLAIN_PASSES, UNIT_PASSES
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Compute, Tensor
 from tensorad.passes import NotComparedError
+from tests.support.loops.small_loops import arrays_for, outputs_of
 from tests.support.machines import described
-from tests.support.small_loops import arrays_for, outputs_of
 
 X = te.placeholder((6, 8), "float64", name="X")
 P = te.placeholder((6,), "int64", name="P")

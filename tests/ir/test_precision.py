@@ -7,7 +7,7 @@ import pytest
 
 import tensorad as ta
 from tensorad.ir.reference.precision import in_float64
-from tensorad.ir.verify import verify
+from tensorad.ir.reference.verify import verify
 from tests.random.generators import random_program
 
 

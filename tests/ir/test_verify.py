@@ -30,6 +30,7 @@ from tensorad.ir.expr import (
     reduce_expr,
     size_var,
 )
+from tensorad.ir.reference.verify import verify, verify_expr
 from tensorad.ir.tensor import (
     Block,
     Branch,
@@ -44,7 +45,6 @@ from tensorad.ir.tensor import (
     outputs,
     saved,
 )
-from tensorad.ir.verify import verify, verify_expr
 from tests.random.generators import random_program, random_symbolic_program
 
 X = outputs(Placeholder("X", (4, 5), FLOAT32))[0]

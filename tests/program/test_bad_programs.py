@@ -15,10 +15,29 @@ import pytest
 
 import tensorad as ta
 from tests.program import test_branches, test_derivatives, test_functions, test_loops
-from tests.support.bad import derivatives, loops, modules, programs
+from tests.support.bad import (
+    derivatives,
+    equations,
+    examples,
+    kinds,
+    language_runs,
+    language_texts,
+    language_types,
+    lenses,
+    levels,
+    loops,
+    modules,
+    programs,
+    recursion,
+    references,
+)
 from tests.support.refusals import Case, check
 
-PARTS = (programs, loops, derivatives, modules)
+LANGUAGE = (language_texts, language_types, language_runs)
+PARTS = (
+    programs, loops, derivatives, modules, references, lenses, levels, examples, recursion, kinds,
+    equations, *LANGUAGE,
+)  # fmt: skip
 EVERY = [case for part in PARTS for case in part.CASES]
 BESIDE: list[dict[str, Any]] = [
     m.REFUSED for m in (test_branches, test_loops, test_functions, test_derivatives)

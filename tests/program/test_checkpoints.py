@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.ir.checkpoints import Checkpoint
+from tensorad.ir.arrays.checkpoints import Checkpoint
+from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Tensor, outputs
 from tensorad.ir.text.parser import parse_program
-from tensorad.ir.verify import verify
 from tensorad.ir.visit import topological_ops
 
 RNG = np.random.default_rng(0)

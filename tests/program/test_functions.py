@@ -12,7 +12,7 @@ import tensorad as ta
 from tensorad.errors import BindError, BuildError, DefinitionError, DTypeError, UserError
 from tensorad.ir.tensor import FunctionCall, Tensor
 from tensorad.ir.text.parser import parse_program
-from tensorad.program.quick import told
+from tensorad.program.calling.quick import told
 
 
 def test_trees_go_in_and_come_out() -> None:
@@ -185,10 +185,11 @@ REFUSED = {
     "recursion": (
         lambda: endless(1.0),
         DefinitionError,
-        "endless calls itself with arguments of the same kind.\n"
-        "  in: x\n"
-        "  hint: a program is written down before it runs: repeat with ta.while_loop or "
-        "ta.for_loop.",
+        "endless calls itself before it is known what it returns.\n"
+        "  in: endless(x)\n"
+        "  hint: let a branch of ta.cond, ta.switch or ta.match return without calling it, or say "
+        "what it returns: ta.function(returns=...) takes an example, or a function of the "
+        "arguments.",
     ),
     "an unhashable static argument": (
         lambda: ta.function(lambda v, mode: v, static_argnames="mode")(x, mode=["a"]),

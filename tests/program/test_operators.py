@@ -11,7 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad import topi
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, UserError
-from tests.seeds.differences import check_gradient
+from tests.seeds.support.differences import check_gradient
 
 X = np.array([0.5, -1.5, 2.0])
 
@@ -134,6 +134,15 @@ def test_an_override_comes_before_the_rule_of_a_call() -> None:
 def test_calls_are_pickled_with_their_rules() -> None:
     x = ta.placeholder((3,), "float64", name="x")
     again, inner = pickle.loads(pickle.dumps((Product()(x, x), x)))
+    (dx,) = ta.vjp(again, [inner], np.ones(3))
+    assert again.op.rule is not None
+    assert ta.evaluate(dx, {inner: X}).tolist() == (2 * X).tolist()
+
+
+def test_calls_of_many_rows_are_pickled_with_their_rules() -> None:
+    x, xs = [ta.placeholder(s, "float64", name="x") for s in ((), (3,))]
+    (y,) = ta.batched(Product()(x, x), {x: xs})
+    again, inner = pickle.loads(pickle.dumps((y, xs)))
     (dx,) = ta.vjp(again, [inner], np.ones(3))
     assert again.op.rule is not None
     assert ta.evaluate(dx, {inner: X}).tolist() == (2 * X).tolist()

@@ -57,9 +57,29 @@ def _text(f: Callable[[Tensor], object]) -> Call:
     return lambda y: [len(str(f(y))) * 0]
 
 
+def _matrix(y: Tensor) -> Tensor:
+    return ta.compute((N, N), lambda i, j: ta.select(i == j, 2.0 + y[i], y[j]), name="m")
+
+
 TWO: Final = ("pow", "atan2", "fmod", "maximum", "minimum")
 ONE: Final = [n for n in ta.__all__ if n in FUNCTIONS and n not in TWO]
 FOLDS: Final = ("sum", "prod", "max", "min", "logsumexp", "argmax", "argmin")
+
+
+def _through_a_reference(y: Tensor) -> Tensor:
+    r = ta.ref(y)
+    r.at[1:].mul(2.0)
+    found: Tensor = r.get()
+    return found
+
+
+def _at_levels(y: Tensor) -> list[Tensor]:
+    with ta.dual_level(), ta.dual_level():
+        d = ta.make_dual(ta.make_dual(y, V, level=0), V)
+        value, tangent = ta.unpack_dual(d * d, level=1)
+        return [tangent, *ta.unpack_dual(value, level=0), *ta.unpack_dual(tangent, level=0)]
+
+
 CALLS: Final[dict[str, Call]] = {
     **{name: _of_one(name) for name in (*ONE, "abs", "sign", "floor", "ceil", "round", "trunc")},
     **{name: _of_one(name) for name in ("isnan", "isfinite", "stop_gradient")},
@@ -67,6 +87,7 @@ CALLS: Final[dict[str, Call]] = {
     **{name: _folded(getattr(ta, name)) for name in FOLDS},
     # the language
     "compute": _elements(lambda e: e * 2.0),
+    "ref": _through_a_reference,
     "const": lambda y: y + ta.const(GIVEN[V]),
     "select": _elements(lambda e: ta.select(e > 0.4, e, -e)),
     "all_of": _elements(lambda e: ta.select(ta.all_of(e > 0.4, e < 0.5), e, -e)),
@@ -79,6 +100,7 @@ CALLS: Final[dict[str, Call]] = {
     "scatter": lambda y: ta.scatter((2,), (N,), lambda i: ((i // 2,), y[i])),
     "generalized_matmul": lambda y: ta.generalized_matmul(y, y, 1),
     # derivatives
+    **dict.fromkeys(("dual_level", "make_dual", "unpack_dual"), _at_levels),
     "vjp": lambda y: ta.vjp(y * y, [X], V),
     "jvp": lambda y: ta.jvp(y * y, {X: V}),
     "deriv": lambda y: [ta.deriv(y * y, X, V), ta.deriv([y, _cubes(y)], X, [V, None])],
@@ -135,12 +157,19 @@ CALLS: Final[dict[str, Call]] = {
     "for_loop": lambda y: ta.for_loop(0, N, lambda i, c: c + y[i], y),
     "function": lambda y: ta.function(lambda a: a * a)(y),
     "jit": lambda y: ta.jit(lambda a: a * a)(y),
+    "custom_rule": lambda y: ta.custom_rule(vjp=lambda out, h, a: [h * 2.0])(lambda a: a * a)(y),
+    "foreign": lambda y: ta.foreign(np.sort, lambda a: a)(y),
+    "linear_transpose": lambda y: ta.linear_transpose(lambda a: a * y, V)(V)[0],
+    "linear_solve": lambda y: [ta.linear_solve(_matrix(y), V), ta.linear_solve(lambda a: a * y, V)],
+    "root": lambda y: ta.root(lambda a: a * a * a + a - y, V),
+    "fixed_point": lambda y: ta.fixed_point(lambda a: y / (1.0 + a * a), V),
+    "minimize": lambda y: ta.minimize(lambda a: ((a - y) ** 2).sum(), V),
     "tree_map": lambda y: ta.tree_map(lambda a, b: a * b, [y], [y])[0],
 }  # fmt: skip
 NO_TENSORS: Final = {
-    "assume", "check_numerical_grads", "explain_adjoints", "get_num_threads", "gradient",
-    "module", "placeholder", "no_grad", "reduce_axis", "register_gradient", "register_tree",
-    "set_num_threads", "size",
+    "assume", "check_numerical_grads", "explain_adjoints", "fn", "get_num_threads", "gradient",
+    "match", "module", "placeholder", "no_grad", "reduce_axis", "register_gradient",
+    "register_tree", "set_num_threads", "size", "variant",
 }  # fmt: skip
 """Of sizes, names, numbers, modules and functions of arrays."""
 

@@ -19,7 +19,15 @@ from benchmarks.measure import alone
 from benchmarks.peers.contestant import Contestant
 from benchmarks.report.figures import Figures, asked, at_most, table
 from benchmarks.report.figures import merged as merged_figures
-from benchmarks.suites import call_cost, einsum, products, scaling, streams, thread_speedup
+from benchmarks.suites import (
+    call_cost,
+    einsum,
+    examples,
+    products,
+    scaling,
+    streams,
+    thread_speedup,
+)
 from benchmarks.workloads.catalogue import WORKLOADS
 from tensorad import te
 from tests.project.test_benchmarks import row
@@ -74,6 +82,14 @@ def test_calls_are_timed_in_this_process() -> None:
     rows = [*call_cost.measure(["numpy", "tensorad, portable"], 1, 1)]
     assert {r.name for r in rows} == {"numpy", "numpy, result allocated", "tensorad, portable"}
     assert all(0 < r.values["us"] < 1000 for r in rows)
+
+
+@pytest.mark.slow
+def test_functions_of_examples_agree_with_those_of_frameworks() -> None:
+    for made in (examples.gradients(4, 1), examples.roots(50, 1)):
+        examples.check(made)
+    (row,) = examples.measure(["gradients"], 1, 1)
+    assert examples.judge([row])[0].text.startswith("least")
 
 
 def test_streams_know_their_bytes() -> None:

@@ -30,11 +30,13 @@ NOT_EMPTIED: Final = {
         "tensorad/ir/text/pickling.py": "_known",
         "codegen/index_checks/facts.py": "_stand_in",
         "simplify/domain/point_tables.py": "_tables",
+        "tensorad/program/data/function_types.py": "_closed",
     },
     "functions and combiners, of which two are never equal: what one is made into is its own": {
         "tensorad/ir/combiner.py": "arg_combiner max_combiner min_combiner prod_combiner "
-        "sum_combiner any_combiner all_combiner known",
+        "set_combiner sum_combiner any_combiner all_combiner known",
         "tensorad/ir/functions.py": "stop_function _plain_combiners",
+        "tensorad/batching/rows.py": "_after",
         "tensorad/autodiff/local/folds.py": "_restricted",
         "tensorad/autodiff/local/steps.py": "derived_steps",
         "simplify/zeros/recorded_indices.py": "_combiners",
@@ -51,12 +53,15 @@ NOT_EMPTIED: Final = {
         "tensorad/autodiff/provenance.py": "_derivations",
         "tensorad/ir/leaves.py": "reduce_axes bound_axes",
         "simplify/formula/product_order.py": "_written",
+        "tensorad/ir/array_methods.py": "looked_at",
+        "tensorad/levels/duals.py": "every",
     },
     "said by the user, or by modules when they are loaded": {
         "tensorad/config.py": "_current _watchers",
         "tensorad/ir/analysis/facts.py": "_facts",
         "tensorad/ir/elementary/table.py": "FUNCTIONS",
         "tensorad/program/trees.py": "_registered",
+        "tensorad/program/kinds/variants.py": "_types",
         "tensorad/process.py": "_guards _in_child _around _memos _memoised",
     },
     "facts of arithmetic, of a class or of the machine, whatever the program": {
@@ -77,6 +82,7 @@ NOT_EMPTIED: Final = {
         "codegen/entry/native_type.py": "_kept",
         "codegen/target/link.py": "_linker",
         "codegen/target/object_code.py": "_local",
+        "codegen/threads/activations_ir.py": "record_library",
         "codegen/threads/pool.py": "driver _pool _ends",
         "simplify/sets/space.py": "_thread",
     },

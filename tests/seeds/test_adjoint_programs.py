@@ -15,10 +15,10 @@ from tensorad.ir.expr import Apply, Const
 from tensorad.ir.tensor import Compute, Scan, Scatter, Tensor
 from tensorad.ir.text.program import Define
 from tensorad.ir.visit import op_expressions, op_inputs, postorder
-from tests.seeds.differences import check_adjoints
-from tests.seeds.formulas import additions, defined, is_zero
-from tests.seeds.goldens import MEAN, UNUSED, check_golden
-from tests.seeds.normal_form import check_normal_form
+from tests.seeds.support.differences import check_adjoints
+from tests.seeds.support.formulas import additions, defined, is_zero
+from tests.seeds.support.goldens import MEAN, UNUSED, check_golden
+from tests.seeds.support.normal_form import check_normal_form
 
 RNG = np.random.default_rng(0)
 FOUR = np.zeros(4)

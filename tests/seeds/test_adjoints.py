@@ -16,7 +16,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.codegen.runtime.lifetimes import find_buffers
 from tensorad.errors import ProgramTextError
 from tensorad.ir.tensor import Compute, Tensor
-from tests.seeds.differences import check_gradient
+from tests.seeds.support.differences import check_gradient
 
 RNG = np.random.default_rng(0)
 N = 4

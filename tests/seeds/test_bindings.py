@@ -12,10 +12,10 @@ import tensorad as ta
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError
 from tensorad.ir.text.program import Run
 from tensorad.ir.visit import op_inputs
-from tests.seeds.differences import check_adjoints
-from tests.seeds.formulas import additions, defined
-from tests.seeds.goldens import GOLDENS, SUM, TWICE, UNUSED, check_golden
-from tests.seeds.normal_form import check_normal_form
+from tests.seeds.support.differences import check_adjoints
+from tests.seeds.support.formulas import additions, defined
+from tests.seeds.support.goldens import GOLDENS, SUM, TWICE, UNUSED, check_golden
+from tests.seeds.support.normal_form import check_normal_form
 
 RNG = np.random.default_rng(0)
 THREE = np.zeros(3)

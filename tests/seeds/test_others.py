@@ -14,7 +14,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.errors import UserError
 from tensorad.ir.text.parser import parse_program
 from tensorad.ir.visit import op_inputs
-from tests.seeds.differences import check_gradient
+from tests.seeds.support.differences import check_gradient
 
 RNG = np.random.default_rng(0)
 

@@ -9,8 +9,8 @@ import pytest
 
 import tensorad as ta
 from tensorad.errors import GradError
-from tests.seeds.differences import check_adjoints, check_gradient
-from tests.seeds.formulas import defined
+from tests.seeds.support.differences import check_adjoints, check_gradient
+from tests.seeds.support.formulas import defined
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((5, 5)), RNG.standard_normal((5, 5))

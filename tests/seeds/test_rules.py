@@ -10,7 +10,7 @@ import pytest
 import tensorad as ta
 from tensorad import config, passes, topi
 from tensorad.errors import DTypeError, GradError, ShapeError, UserError
-from tests.seeds.differences import check_gradient
+from tests.seeds.support.differences import check_gradient
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((5, 5)), RNG.standard_normal((5, 5))

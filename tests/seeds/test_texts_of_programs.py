@@ -15,8 +15,8 @@ from tensorad.ir.text.parser import parse_program
 from tensorad.ir.text.program import Program, ProgramFunction, forest_leaves, tree_leaves
 from tests.random.programs.checks import check_near
 from tests.random.programs.generator import SIZES, TypedProgram, typed_program
-from tests.seeds.goldens import GOLDENS
-from tests.seeds.normal_form import check_normal_form
+from tests.seeds.support.goldens import GOLDENS
+from tests.seeds.support.normal_form import check_normal_form
 from tests.support.programs.texts import TEXTS
 
 PROGRAMS: Final = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 60

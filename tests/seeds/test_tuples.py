@@ -10,10 +10,10 @@ import pytest
 import tensorad as ta
 from tensorad.errors import GradError
 from tensorad.ir.text.program import Bind, Define, Field, ProgramFunction
-from tests.seeds.differences import check_adjoints
-from tests.seeds.formulas import additions, defined, is_zero
-from tests.seeds.goldens import AGAIN, ALIAS, BOTH, FIELD, NESTED, TUPLE, check_golden
-from tests.seeds.normal_form import check_normal_form
+from tests.seeds.support.differences import check_adjoints
+from tests.seeds.support.formulas import additions, defined, is_zero
+from tests.seeds.support.goldens import AGAIN, ALIAS, BOTH, FIELD, NESTED, TUPLE, check_golden
+from tests.seeds.support.normal_form import check_normal_form
 
 RNG = np.random.default_rng(0)
 A, B, C = RNG.standard_normal((3, 3))

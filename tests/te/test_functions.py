@@ -10,8 +10,8 @@ import pytest
 import tensorad as ta
 from tensorad.errors import DefinitionError, DTypeError, GradError
 from tensorad.ir.functions import inline_functions, without_functions
+from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Compute, Tensor
-from tensorad.ir.verify import verify
 from tests.support.refusals import Case, Refusals, check
 
 X = ta.placeholder((4,), name="X", dtype="float64")

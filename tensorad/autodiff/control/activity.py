@@ -110,18 +110,20 @@ def active_tensors(
             if deps is not None:
                 moves = any(d in active for d in deps)
             elif isinstance(op, Control):
-                moves = _is_active(op, t.index, blocks(op))
+                moves = _is_active(op, t.index, blocks(op), active)
             elif isinstance(op, Saved):
                 moves = op.inner in blocks(op.control)[op.block]
             else:
                 moves = any(u in active for u in inputs_of(op, t.index))
-            if moves and t.dtype.is_float:
+            if moves and t.dtype.is_differentiable:
                 active[t] = None
     return active
 
 
-def _is_active(op: Control, k: int, blocks: Sequence[Tensors]) -> bool:
+def _is_active(op: Control, k: int, blocks: Sequence[Tensors], around: Collection[Tensor]) -> bool:
     """Whether output k is active; the last carry may be the first one."""
+    if not op.blocks:
+        return any(t in around for t in op.operands)
     if isinstance(op, Loop):
         return op.blocks[0].params[k] in blocks[0]
     return any(b.results[k] in active for b, active in zip(op.blocks, blocks, strict=True))
@@ -148,14 +150,14 @@ def _active_in_block(around: Around, n: int, moving: Sequence[bool], rules: Rule
     op, params = around.op, around.params(n)
     roots = [*op.blocks[n].results, *[inner for inner, b in op.kept if b == n]]
     own = within(params, rules)
-    start = [p for p, m in zip(params, moving, strict=True) if m and p.dtype.is_float]
+    start = [p for p, m in zip(params, moving, strict=True) if m and p.dtype.is_differentiable]
     return active_tensors(derivation_order(roots, own), start, own, flowing)
 
 
 def reached(params: Sequence[Tensor], roots: Sequence[Tensor], rules: Rules) -> Tensors:
     """Those of the params of a block (`Around.params`) that derivatives of its tensors flow to."""
     inside = within(params, rules)
-    live = dict.fromkeys([t for t in roots if t.dtype.is_float])
+    live = dict.fromkeys([t for t in roots if t.dtype.is_differentiable])
     kept: dict[Control, list[Saved]] = {}
     for op in reversed(derivation_order(list(live), inside)):
         ruled = [ruled_deps(t, inside) or () for t in outputs(op) if t in live]
@@ -176,6 +178,8 @@ def _reached_outside(
 ) -> list[Tensor]:
     """The operands that derivatives of outputs, and of what is saved, flow to."""
     found: dict[int, None] = {}
+    if not op.blocks:
+        return [t for t in op.operands if t.dtype.is_differentiable] if made else []
     around = Around.of(op, rules)
     if isinstance(op, Loop):
         last, inner = [t.index for t in made], [s.inner for s in kept]

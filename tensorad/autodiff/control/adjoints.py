@@ -22,17 +22,20 @@ from tensorad.autodiff.control.heads import (
     Switch,
     read_among,
     switch_like,
-    switch_tensor,
     the_same,
+    where_some,
 )
 from tensorad.autodiff.control.parts import in_parts
 from tensorad.autodiff.control.pieces import (
     batch_first,
+    empty_carry,
     like,
     rows_first,
     unread,
     zeros_like,
 )
+from tensorad.autodiff.control.record_flows import fields_adjoints, inject_adjoints
+from tensorad.autodiff.control.recursion import recursion_adjoints
 from tensorad.autodiff.control.replayed import Replayed, replayed
 from tensorad.autodiff.control.residuals import (
     Residuals,
@@ -44,14 +47,12 @@ from tensorad.autodiff.control.residuals import (
 from tensorad.autodiff.control.rows import added_to, from_rows, further_parts, rows_of
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import block_ops, tells_trips
-from tensorad.ir.arrays.elementwise import compute_axes
-from tensorad.ir.checkpoints import Checkpoint
-from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import FALSE, TRUE, Expr, LocalSize, const, logical_or, read
+from tensorad.ir.arrays.checkpoints import Checkpoint
+from tensorad.ir.expr import FALSE, TRUE, Expr, LocalSize
+from tensorad.ir.records import Fields, Inject, Recursion, is_record
 from tensorad.ir.tensor import (
     Block,
     Branch,
-    Compute,
     Control,
     FunctionCall,
     Loop,
@@ -70,6 +71,15 @@ def control_adjoints(op: Control, given: Given) -> list[Sent]:
         return _LoopAdjoints(op, given).run()
     if isinstance(op, (Branch, FunctionCall)):
         return BranchAdjoints(op, given).run()
+    if not any(t in given.heads for t in outputs(op)):
+        return []
+    match op:
+        case Inject():
+            return inject_adjoints(op, given)
+        case Fields():
+            return fields_adjoints(op, given)
+        case Recursion():
+            return recursion_adjoints(op, given)
     raise InternalError(f"{type(op).__name__} has no derivative")
 
 
@@ -270,7 +280,8 @@ class _LoopAdjoints:
             off = told and head.on() is not None
             rows.append((Seed(t, like(t, batch), switch_like(t, batch) if off else None), head))
         seeds = [*heads.values(), *[s for s, _ in rows]]
-        starts = {p: like(p, batch) for p in wrt if self.place[p] >= self.last and self.in_segments}
+        fixed = [p for p in wrt if self.place[p] >= self.last and not is_record(p.dtype)]
+        starts = {p: like(p, batch) for p in fixed if self.in_segments}
         none = BlockAdjoints(())
         made = self.given.vjp(seeds, wrt, batch, self.rules, starts) if wrt else none
         return Swept(heads, rows, wrt, made, {p: starts[p] for p in made.begun})
@@ -360,7 +371,7 @@ class _LoopAdjoints:
         if told is not None:
             found.fixed.append((unread(told), told))  # runs before
         if not found.carries:
-            found.carries.append(_nothing())
+            found.carries.append(empty_carry())
             found.results.append(found.carries[0][0])
         return found
 
@@ -380,12 +391,6 @@ class _LoopAdjoints:
         )
 
 
-def where_some(p: Tensor, counts: Sequence[Tensor]) -> Tensor:
-    """Where one of some numbers is not 0."""
-    axes = compute_axes(counts[0].shape)
-    return switch_tensor(p, axes, logical_or(*[read(t, axes) > 0 for t in counts]))
-
-
 def _telling(op: Loop) -> Tensor | None:
     """An output of the loop that tells how often this one runs."""
     if not isinstance(op.trips, LocalSize):
@@ -393,9 +398,3 @@ def _telling(op: Loop) -> Tensor | None:
     before = topological_ops(outputs(op))
     loops = [o for o in before if tells_trips(o) and o.trips is op.trips]
     return outputs(loops[0])[0] if loops else None
-
-
-def _nothing() -> tuple[Tensor, Tensor]:
-    """A carry of a loop that needs none."""
-    zero = outputs(Compute("nothing", (), (const(0, INT64),)))[0]
-    return unread(zero), zero

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from tensorad.autodiff.adjoints.adjoint import zeros
 from tensorad.autodiff.control.activity import Around, active_inside, reached, within
 from tensorad.autodiff.control.heads import (
     Given,
@@ -19,11 +18,13 @@ from tensorad.autodiff.control.heads import (
     the_same,
 )
 from tensorad.autodiff.control.pieces import like, unread, with_dtype
+from tensorad.autodiff.control.records import nothing
 from tensorad.autodiff.control.residuals import note_stored, own_sizes, residuals
 from tensorad.autodiff.control.rows import Places, from_parts, parts_of
 from tensorad.ir.analysis.blocks import block_ops
-from tensorad.ir.checkpoints import Checkpoint
+from tensorad.ir.arrays.checkpoints import Checkpoint
 from tensorad.ir.expr import FALSE, TRUE
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Block, Branch, Control, FunctionCall, Shape, Tensor, outputs, saved
 
 Slot = tuple[object, ...]
@@ -158,7 +159,8 @@ class BranchAdjoints:
         if not wrt:
             return _Swept(ends, {}, {})
         place = {p: k for k, p in enumerate(params)}
-        starts = {p: like(p, batch) for p in wrt if place[p] in self.starts}
+        summed = [p for p in wrt if not is_record(p.dtype)]
+        starts = {p: like(p, batch) for p in summed if place[p] in self.starts}
         made = given.vjp(seeds, wrt, batch, within(params, given.rules), starts)
         adjoints: dict[int, Tensor] = {}
         switches: dict[int, Switch] = {}
@@ -171,15 +173,9 @@ class BranchAdjoints:
 
     def _bound(self, n: int, swept: _Swept, made: Sequence[Tensor]) -> Bound:
         """What tensors made in a reversed block read, but heads."""
-        op, params, at = self.op, self.around.params(n), self.around.operands
-        place, told = {p: k for k, p in enumerate(params)}, swept.told
+        told = swept.told
         own = [*swept.params, *told, *swept.starts.values()]
-        needed = residuals(op, n, made, own, op.blocks[n].params)
-        note_stored(op, needed.stored)
-        bound: Bound = {}
-        bound.update({("operand", place[p]): (p, at[place[p]]) for p in needed.params})
-        bound.update({("inner", t, n): (t, _seen(op, t, n)) for t in needed.stored})
-        bound.update({("outside", t): (t, t) for t in needed.outside})
+        bound = read_of_block(self.around, n, made, own)
         for p in read_among(made, told):
             slot, head = told[p]
             on = head.on()
@@ -197,13 +193,7 @@ class BranchAdjoints:
         results: Sequence[Sequence[Tensor]],
         suffix: str = "",
     ) -> tuple[Tensor, ...]:
-        slots = {slot: operand for b in bound for slot, (_, operand) in b.items()}
-        blocks = []
-        for b, made in zip(bound, results, strict=True):
-            params = [b[s][0] if s in b else unread(t) for s, t in slots.items()]
-            blocks.append(Block(tuple(params), tuple(made)))
-        operands = tuple(slots.values())
-        op = like_operation(self.op, tuple(names), operands, tuple(blocks), suffix)
+        op = of_slots(self.op, names, bound, results, suffix)
         return outputs(replace(op, again=True) if isinstance(op, Checkpoint) else op)
 
 
@@ -212,6 +202,46 @@ def _seen(op: Control, t: Tensor, n: int) -> Tensor:
     first = len(op.results) - (op.keeps if isinstance(op, Checkpoint) else 0)
     kept = dict(zip(op.results[first:], outputs(op)[first:], strict=True))
     return kept[t] if t in kept else saved(op, t, n)
+
+
+def read_of_block(
+    around: Around,
+    n: int,
+    made: Sequence[Tensor],
+    own: Sequence[Tensor],
+    *,
+    store_all: bool = False,
+) -> Bound:
+    """What tensors made of block n read of the operation: operands, and what is saved of it.
+
+    Args:
+        own: placeholders of the tensors made.
+        store_all: whether a checkpoint stores what is read.
+    """
+    op, params, at = around.op, around.params(n), around.operands
+    place = {p: k for k, p in enumerate(params)}
+    needed = residuals(op, n, made, own, op.blocks[n].params, store_all=store_all)
+    note_stored(op, needed.stored)
+    bound: Bound = {("operand", place[p]): (p, at[place[p]]) for p in needed.params}
+    bound.update({("inner", t, n): (t, _seen(op, t, n)) for t in needed.stored})
+    bound.update({("outside", t): (t, t) for t in needed.outside})
+    return bound
+
+
+def of_slots(
+    op: Control,
+    names: Sequence[str],
+    bound: Sequence[Bound],
+    results: Sequence[Sequence[Tensor]],
+    suffix: str = "",
+) -> Control:
+    """A call or branch like another one, whose blocks read what is bound in them."""
+    slots = {slot: operand for b in bound for slot, (_, operand) in b.items()}
+    blocks = []
+    for b, made in zip(bound, results, strict=True):
+        params = [b[s][0] if s in b else unread(t) for s, t in slots.items()]
+        blocks.append(Block(tuple(params), tuple(made)))
+    return like_operation(op, tuple(names), tuple(slots.values()), tuple(blocks), suffix)
 
 
 def _told(t: Tensor, head: Head, batch: Shape) -> Tensor | None:
@@ -226,7 +256,7 @@ def _nothing_at(operand: Tensor, at: Places, batch: Shape) -> Tensor:
     """A part of an adjoint that is 0."""
     places = dict(at)
     shape = [n for d, n in enumerate(operand.shape) if d not in places]
-    return zeros(f"d{operand.name}", (*batch, *shape), operand)
+    return nothing(f"d{operand.name}", (*batch, *shape), operand.dtype)
 
 
 def _in_parts(op: Control, swept: Sequence[_Swept], batch: Shape) -> list[Parts]:

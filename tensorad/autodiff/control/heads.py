@@ -7,15 +7,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
-from tensorad.autodiff.adjoints.adjoint import Adjoint, Target, variable
+from tensorad.autodiff.adjoints.adjoint import Adjoint, Target, store, variable, whole
 from tensorad.autodiff.adjoints.contributions import Contribution
 from tensorad.autodiff.adjoints.switched import collected, number, reached, switched_on
 from tensorad.autodiff.control.pieces import with_dtype
+from tensorad.autodiff.control.records import added
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.ir.analysis.blocks import ops_between
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.dtypes import BOOL
-from tensorad.ir.expr import TRUE, Axis, Expr, add, read
+from tensorad.ir.expr import TRUE, Axis, Expr, add, logical_or, read
+from tensorad.ir.records import RecordType
 from tensorad.ir.tensor import Compute, Placeholder, Saved, Shape, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, op_inputs
 
@@ -148,6 +150,10 @@ def seed_adjoints(seeds: Sequence[Seed], batch: Shape) -> dict[Tensor, Adjoint]:
     found: dict[Tensor, Adjoint] = {}
     made: dict[Tensor, list[Contribution]] = {}
     for s in seeds:
+        if isinstance(s.of.dtype, RecordType):
+            old = found.get(s.of)
+            found[s.of] = whole(s.head if old is None else added(store(old, s.head.name), s.head))
+            continue
         axes = compute_axes(s.head.shape)
         body: Expr = read(s.head, axes)
         body = add(found[s.of].at(axes), body) if s.of in found else body
@@ -158,7 +164,9 @@ def seed_adjoints(seeds: Sequence[Seed], batch: Shape) -> dict[Tensor, Adjoint]:
 
 
 def with_switch(adjoint: Adjoint, of: Tensor, batch: Shape, on: Switch) -> Adjoint:
-    """An adjoint of a tensor that is 0 where it is not on."""
+    """An adjoint of a tensor that is 0 where it is not on; that of a record always is."""
+    if isinstance(of.dtype, RecordType):
+        return adjoint
     return replace(adjoint, sum_of=Target(_like(of), batch, [_switched(adjoint, of, on)]))
 
 
@@ -238,3 +246,9 @@ def read_among(made: Sequence[Tensor], params: Collection[Tensor]) -> dict[Tenso
     found = dict.fromkeys([t for op in ops_between(made, params) for t in op_inputs(op)])
     found.update(dict.fromkeys(made))
     return {p: None for p in params if p in found}
+
+
+def where_some(p: Tensor, counts: Sequence[Tensor]) -> Tensor:
+    """Where one of some numbers is not 0."""
+    axes = compute_axes(counts[0].shape)
+    return switch_tensor(p, axes, logical_or(*[read(t, axes) > 0 for t in counts]))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tensorad.autodiff.adjoints.adjoint import Adjoint, whole, zeros
+from tensorad.autodiff.adjoints.adjoint import Adjoint, whole
+from tensorad.autodiff.control.records import nothing, tangent_dtype
 from tensorad.ir.arrays.elementwise import compute_axes, same_dim
-from tensorad.ir.dtypes import DType
+from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import FALSE, Expr, cast, const, logical_and, read, select
 from tensorad.ir.order import REDUCE
 from tensorad.ir.tensor import Compute, Dim, Placeholder, Shape, Tensor, dim_expr, outputs
@@ -12,7 +13,8 @@ from tensorad.ir.tensor import Compute, Dim, Placeholder, Shape, Tensor, dim_exp
 
 def like(t: Tensor, batch: Shape) -> Tensor:
     """A placeholder for a derivative of t."""
-    return outputs(Placeholder(f"d{t.name}", (*batch, *t.shape), t.dtype))[0]
+    dtype = tangent_dtype(t.dtype)
+    return outputs(Placeholder(f"d{t.name}", (*batch, *t.shape), dtype))[0]
 
 
 def unread(operand: Tensor) -> Tensor:
@@ -22,12 +24,12 @@ def unread(operand: Tensor) -> Tensor:
 
 def zeros_like(t: Tensor, batch: Shape) -> Tensor:
     """A derivative of t that is 0."""
-    return zeros(f"d{t.name}", (*batch, *t.shape), t)
+    return nothing(f"d{t.name}", (*batch, *t.shape), t.dtype)
 
 
 def with_dtype(t: Tensor, dtype: DType) -> Tensor:
-    """The elements converted, if they are of another dtype."""
-    if t.dtype is dtype:
+    """The elements converted, if they are of another dtype than derivatives by `dtype` have."""
+    if t.dtype is dtype or t.dtype is tangent_dtype(dtype):
         return t
     axes = compute_axes(t.shape)
     return outputs(Compute(t.name, axes, (cast(read(t, axes), dtype),)))[0]
@@ -63,3 +65,9 @@ def opened(t: Tensor) -> Adjoint:
     if not isinstance(op, Compute) or any(e.kinds & REDUCE for e in op.bodies):
         return whole(t)
     return Adjoint(op.axes, op.bodies[t.index])
+
+
+def empty_carry() -> tuple[Tensor, Tensor]:
+    """A carry of a loop that needs none."""
+    zero = outputs(Compute("nothing", (), (const(0, INT64),)))[0]
+    return unread(zero), zero

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tensorad.ir.analysis.blocks import block_ops, op_sizes, tells_trips
 from tensorad.ir.analysis.cheap import is_cheap
 from tensorad.ir.analysis.decisions import Decision, note
-from tensorad.ir.checkpoints import Checkpoint
+from tensorad.ir.arrays.checkpoints import Checkpoint
 from tensorad.ir.expr import Expr
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tensorad.autodiff.control.records import added
 from tensorad.ir.arrays.elementwise import compute_axes, elementwise, same_dim
 from tensorad.ir.expr import (
     ZERO,
@@ -23,6 +24,7 @@ from tensorad.ir.expr import (
     summed,
 )
 from tensorad.ir.order import READ, occurs, sizes_in
+from tensorad.ir.records import RecordType
 from tensorad.ir.tensor import Compute, Dim, Scatter, Shape, Tensor, dim_expr, outputs
 from tensorad.ir.visit import conjuncts, copy_bodies, free_leaves, substitute
 from tensorad.simplify.index.linear import linear_form
@@ -211,6 +213,8 @@ def from_rows(saved: Tensor, row: Row, batch: Shape, like: Tensor) -> Tensor:
 
 def added_to(total: Tensor, t: Tensor) -> Tensor:
     """A sum so far, and what one iteration adds."""
+    if isinstance(t.dtype, RecordType):
+        return added(total, t)
     if isinstance(t.op, Scatter) and t.op.init is None and t.op.combiner.is_sum:
         return outputs(replace(t.op, init=total))[0]
     if isinstance(t.op, Compute) and len(t.op.bodies) == 1:

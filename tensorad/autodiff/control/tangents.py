@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from tensorad.autodiff.control.activity import Around, active_inside, within
-from tensorad.autodiff.control.branches import like_operation
+from tensorad.autodiff.control.branches import Bound, like_operation, of_slots, read_of_block
 from tensorad.autodiff.control.pieces import (
     batch_first,
     like,
@@ -14,11 +14,14 @@ from tensorad.autodiff.control.pieces import (
     with_dtype,
     zeros_like,
 )
+from tensorad.autodiff.control.record_flows import fields_tangents, inject_tangents
+from tensorad.autodiff.control.recursion import Moving, Tangents, recursion_tangents
 from tensorad.autodiff.control.residuals import residuals
-from tensorad.autodiff.local.overrides import Rules
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import ops_between
-from tensorad.ir.checkpoints import Checkpoint
+from tensorad.ir.analysis.calls import has_recursion
+from tensorad.ir.arrays.checkpoints import Checkpoint
+from tensorad.ir.records import Fields, Inject, Recursion
 from tensorad.ir.tensor import (
     Block,
     Branch,
@@ -26,33 +29,12 @@ from tensorad.ir.tensor import (
     FunctionCall,
     Loop,
     Placeholder,
-    Saved,
     Shape,
     Tensor,
     dim_of,
     outputs,
     saved,
 )
-
-Tangents = Mapping[Tensor, Tensor]
-BlockJvp = Callable[[Tangents, Sequence[Tensor], Shape, Rules], Tangents]
-"""(tangents of some params, tensors of the block, batch, rules) -> tangents of those that move."""
-
-
-@dataclass(frozen=True)
-class Moving:
-    """What the tangents of an operation's outputs are made from.
-
-    Attributes:
-        tangents: (*batch, ...) of its operands.
-        kept: what is wanted of its inside.
-    """
-
-    tangents: Tangents
-    kept: Sequence[Saved]
-    batch: Shape
-    rules: Rules
-    jvp: BlockJvp
 
 
 def control_tangents(op: Control, given: Moving) -> dict[Tensor, Tensor]:
@@ -61,6 +43,14 @@ def control_tangents(op: Control, given: Moving) -> dict[Tensor, Tensor]:
         return _loop(op, given)
     if isinstance(op, (Branch, FunctionCall)):
         return _branch(op, given)
+    match op:
+        case Inject():
+            tangents = inject_tangents(op, given.tangents, given.batch)
+            return dict(zip(outputs(op), tangents, strict=True))
+        case Fields():
+            return fields_tangents(op, given.tangents, given.batch)
+        case Recursion():
+            return recursion_tangents(op, given)
     raise InternalError(f"{type(op).__name__} has no derivative")
 
 
@@ -79,6 +69,8 @@ def _branch(op: Control, given: Moving) -> dict[Tensor, Tensor]:
         params.append((*inner, *own.values()))
     ways = list(zip(op.blocks, found, params, strict=True))
     moved = [k for k in range(len(made)) if any(b.results[k] in f for b, f, _ in ways)]
+    if moved and has_recursion(op):
+        return _branch_of_saved(around, ways, moved, given)
     blocks = []
     for b, f, p in ways:
         tangents = [_tangent(b.results[k], f, given.batch) for k in moved]
@@ -102,6 +94,37 @@ def _values(op: Control, made: Sequence[Tensor], own: Sequence[Tensor]) -> dict[
         return {}
     needed = residuals(op, 0, made, own, op.blocks[0].params, store_all=True)
     return {t: saved(op, t) for t in needed.stored}
+
+
+def _branch_of_saved(
+    around: Around,
+    ways: Sequence[tuple[Block, Tangents, Sequence[Tensor]]],
+    moved: Sequence[int],
+    given: Moving,
+) -> dict[Tensor, Tensor]:
+    """The same, of values that the operation saves: its blocks are not computed again."""
+    op, made = around.op, outputs(around.op)
+    count = len(around.operands)
+    again = isinstance(op, Checkpoint) and op.again
+    bound: list[Bound] = []
+    results = []
+    for n, (b, f, p) in enumerate(ways):
+        own = p[count:]
+        tangents = [_tangent(b.results[k], f, given.batch) for k in moved]
+        outside = [given.tangents[t] for t in around.operands if t in given.tangents]
+        pairs = zip(own, outside, strict=True)
+        heads: Bound = {("tangent", k): pair for k, pair in enumerate(pairs)}
+        inner = [f[s.inner] for s in given.kept if s.block == n and s.inner in f]
+        stored = read_of_block(around, n, [*tangents, *inner], own, store_all=not again)
+        bound.append({**heads, **stored})
+        results.append(tangents)
+    forward = of_slots(op, [f"d{made[k].name}" for k in moved], bound, results)
+    result = dict(zip([made[k] for k in moved], outputs(forward), strict=True))
+    for s in given.kept:
+        inside = ways[s.block][1]
+        if s.inner in inside:
+            result[outputs(s)[0]] = saved(forward, inside[s.inner], s.block)
+    return result
 
 
 def read_outside(blocks: Sequence[Block]) -> list[Tensor]:

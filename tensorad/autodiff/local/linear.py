@@ -36,7 +36,7 @@ from tensorad.ir.expr import (
     neg,
     summed,
 )
-from tensorad.ir.functions import flowing_args, partials_at
+from tensorad.ir.functions import Mode, flowing_args, is_stopped, partials_at
 from tensorad.ir.visit import children, conjuncts, postorder
 from tensorad.simplify.zeros.lift import both, guarded, is_index_condition, split_condition
 
@@ -73,10 +73,26 @@ class Term:
     switch: Expr = TRUE
 
 
-def differentiate(root: Expr, wanted: Callable[[Expr], bool]) -> dict[Expr, Guarded]:
+@dataclass(frozen=True)
+class InMode:
+    """Which reads derivatives of one mode flow to: `stop_gradient` may stop this mode alone."""
+
+    wanted: Callable[[Read], bool]
+    mode: Mode
+
+    def __call__(self, e: Read) -> bool:
+        return self.wanted(e)
+
+
+def differentiate(
+    root: Expr, wanted: Callable[[Expr], bool], mode: Mode | None = None
+) -> dict[Expr, Guarded]:
     """d root / d leaf for every wanted leaf (`Read` or `Param`) it depends on.
 
     One reverse sweep over the expression's DAG: shared parts are differentiated once.
+
+    Args:
+        mode: for which the derivative is; None: what stops one mode lets pass.
     """
     order = postorder(root)
     active: dict[Expr, None] = {}
@@ -84,6 +100,8 @@ def differentiate(root: Expr, wanted: Callable[[Expr], bool]) -> dict[Expr, Guar
         if not e.dtype.is_float:
             continue
         leaf = isinstance(e, (Read, Param)) and wanted(e)
+        if mode is not None and is_stopped(e, mode):
+            continue
         if leaf or any(c in active for c in _differentiable_operands(e)):
             active[e] = None
     adjoint: dict[Expr, Guarded] = {}
@@ -230,7 +248,8 @@ def body_terms(
     data are merged, so that each read has one such term.
     """
     terms: list[Term] = []
-    derivatives = differentiate(root, lambda e: isinstance(e, Read) and wanted(e))
+    mode = wanted.mode if isinstance(wanted, InMode) else None
+    derivatives = differentiate(root, lambda e: isinstance(e, Read) and wanted(e), mode)
     for leaf, values in derivatives.items():
         if not isinstance(leaf, Read):
             raise InternalError(f"{leaf} is not a read")

@@ -11,6 +11,7 @@ from tensorad.ir.arrays.elementwise import elementwise, same_dim
 from tensorad.ir.tensor import (
     Placeholder,
     Shape,
+    SoFar,
     Tensor,
     format_shape,
     outputs,
@@ -24,8 +25,6 @@ Jvp = Callable[[Tensor, list[Tensor], list["Tensor | None"]], Any]
 """(tensor, deps, their tangents (*batch, *dep.shape) or None) -> the tensor's tangent or None."""
 Transpose = Callable[[Tensor, Sequence[Tensor], Tensor], Sequence[Tensor]]
 """(y, wrt, head) -> adjoints of tensors that y is linear in."""
-SoFar = Callable[[Tensor], "Tensor | None"]
-"""What is collected so far of a tensor's adjoint."""
 
 
 @dataclass(frozen=True, eq=False)

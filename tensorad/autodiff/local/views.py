@@ -56,7 +56,7 @@ def _differentiable_inputs(op: Op) -> tuple[Tensor, ...]:
         found.update(dict.fromkeys(op.operands))
     elif isinstance(op, Saved):
         return outputs(op.control)[:1]
-    return tuple([t for t in found if t.dtype.is_float])
+    return tuple([t for t in found if t.dtype.is_differentiable])
 
 
 def _value_reads(values: Iterable[Expr]) -> list[Tensor]:

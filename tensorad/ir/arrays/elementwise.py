@@ -22,6 +22,7 @@ from tensorad.ir.expr import (
     axis,
     call,
     cast,
+    checked_read,
     int_const,
     promote,
     read,
@@ -55,6 +56,12 @@ def formula(name: str, axes: tuple[Axis, ...], body: Expr, source: str | None = 
     if source is None:
         return outputs(Compute(name, axes, (body,)))[0]
     return outputs(Compute(name, axes, (body,), source))[0]
+
+
+def copy_of(t: Tensor, name: str | None = None) -> Tensor:
+    """The same values as another tensor: what is differentiated by it is by nothing else."""
+    axes = compute_axes(t.shape)
+    return outputs(Compute(name or t.name, axes, (read(t, axes),)))[0]
 
 
 def broadcast_shapes(name: str, *shapes: Shape, of: Sequence[str] = ()) -> Shape:
@@ -129,7 +136,7 @@ def broadcast_read(t: Tensor, axes: tuple[Axis, ...]) -> Expr:
     """t at the trailing `axes`; an axis of extent 1 is read at 0 when it is stretched."""
     own = axes[len(axes) - t.ndim :]
     indices = [int_const(0) if _is_one(n) else a for n, a in zip(t.shape, own, strict=True)]
-    return read(t, tuple(indices))
+    return checked_read(t, tuple(indices))
 
 
 def elementwise(op: str, *operands: object) -> Tensor:
@@ -183,7 +190,7 @@ def astype(t: Tensor, dtype: object) -> Tensor:
     if t.dtype is wanted:
         return t
     axes = compute_axes(t.shape)
-    return outputs(Compute("astype", axes, (cast(read(t, axes), wanted),)))[0]
+    return outputs(Compute("astype", axes, (cast(checked_read(t, axes), wanted),)))[0]
 
 
 def matmul(a: object, b: object) -> Tensor:

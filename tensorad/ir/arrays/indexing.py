@@ -7,7 +7,7 @@ import numpy as np
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir import array_methods
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Axis, Expr, Select, as_expr, read, select
+from tensorad.ir.expr import Axis, Expr, Select, as_expr, checked_read, select
 from tensorad.ir.references import Read
 from tensorad.ir.tensor import Tensor, format_shape
 
@@ -31,7 +31,7 @@ def read_at(tensor: Tensor, given: tuple[object, ...]) -> Read:
             + (f"[{', '.join('ijklmnpq'[: tensor.ndim])}]." if tensor.ndim else "()."),
         )
     indices = tuple([_index(tensor, position, value) for position, value in enumerate(given)])
-    return read(tensor, indices)
+    return checked_read(tensor, indices)
 
 
 def _index(tensor: Tensor, position: int, value: object) -> Expr:

@@ -91,7 +91,7 @@ FUNCTIONS: Final[dict[str, Elementary]] = {}
 
 _WORDS: Final = frozenset((
     *DTYPES, "select", "min", "max", "sum", "prod", "any", "all", "argmin", "argmax",
-    "stop_gradient", "llvm",
+    "stop_gradient", "stop_forward", "stop_reverse", "llvm",
 ))  # fmt: skip
 """What texts of formulas, and of their code, say of other things."""
 

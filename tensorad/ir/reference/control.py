@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from tensorad.errors import InternalError
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.expr import Expr
+from tensorad.ir.records import Fields, Inject, Recursion, Tag
+from tensorad.ir.reference.records import Record, handle
 from tensorad.ir.tensor import Branch, Control, FunctionCall, Loop, Saved, Tensor, outputs
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -44,6 +47,8 @@ def run_control(
         sizes: values of sizes; a loop's number of iterations is added.
     """
     match op:
+        case Foreign():
+            return _run_foreign(op, arrays, sizes, interpreter)
         case FunctionCall():
             return _run_block(op, 0, [arrays[t] for t in op.operands], kept, sizes, interpreter)
         case Branch():
@@ -54,6 +59,21 @@ def run_control(
             return found | {t: interpreter.unset(t, sizes) for t in missing}
         case Loop():
             return _run_loop(op, arrays, kept, sizes, interpreter)
+        case Inject():
+            values = tuple([arrays[t] for t in op.operands])
+            return {outputs(op)[0]: handle(Record(op.dtype, op.tag, values))}
+        case Tag():
+            return {outputs(op)[0]: np.array(arrays[op.operands[0]].item().tag)}
+        case Fields():
+            record = arrays[op.operands[0]].item()
+            if record.tag != op.tag:
+                raise InternalError(f"{record!r} is read as variant {op.tag}")
+            return dict(zip(outputs(op), record.values, strict=True))
+        case Recursion():
+            block = op.definition.block
+            given_to = dict(zip(block.params, [arrays[t] for t in op.operands], strict=True))
+            made = interpreter.evaluate(block.results, given_to, sizes)
+            return dict(zip(outputs(op), made, strict=True))
     raise InternalError(f"{type(op).__name__} has no meaning")
 
 
@@ -67,6 +87,18 @@ def _run_block(
     values = interpreter.evaluate((*block.results, *[s.inner for s in own]), given, sizes)
     made = (*outputs(op), *[outputs(s)[0] for s in own])
     return dict(zip(made, values, strict=True))
+
+
+def _run_foreign(
+    op: Foreign, arrays: Mapping[Tensor, Array], sizes: Scope, interpreter: Interpreter
+) -> Arrays:
+    """The results of a function of Python, given arrays of the dtypes it is declared with."""
+    made = {t: interpreter.unset(t, sizes) for t in outputs(op)}
+    given = [np.array(arrays[t], dtype=str(t.dtype)) for t in op.operands]
+    results = op.run(given, [a.shape for a in made.values()])
+    for whole, result in zip(made.values(), results, strict=True):
+        whole[...] = result
+    return made
 
 
 def _run_loop(

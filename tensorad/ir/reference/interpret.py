@@ -33,7 +33,9 @@ from tensorad.ir.expr import (
     reduce_expr,
     size_var,
 )
+from tensorad.ir.records import is_record
 from tensorad.ir.reference.control import Interpreter, run_control
+from tensorad.ir.reference.records import bound_record
 from tensorad.ir.tensor import (
     Compute,
     Constant,
@@ -138,6 +140,8 @@ def _wrong_shape(t: Tensor, shape: Sequence[int]) -> ShapeError:
 
 
 def _bound_array(t: Tensor, value: Any, run: _Run) -> Array:
+    if is_record(t.dtype):
+        return bound_record(t, value)
     array = np.asarray(value)
     if tuple(array.shape) != tuple(run.shape(t)):
         raise _wrong_shape(t, array.shape)
@@ -154,6 +158,8 @@ def _bound_array(t: Tensor, value: Any, run: _Run) -> Array:
 
 def storage_dtype(dtype: DType) -> type:
     """The element type of the reference's arrays."""
+    if is_record(dtype):
+        return object
     if dtype is BOOL:
         return bool
     return float if dtype.is_float else int

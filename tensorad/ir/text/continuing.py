@@ -8,6 +8,7 @@ from itertools import repeat
 from operator import is_
 
 from tensorad.ir.analysis.blocks import ops_between
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.expr import Read, Size
 from tensorad.ir.tensor import Compute, FunctionCall, Placeholder, Tensor, outputs, saved
 from tensorad.ir.text.listing import Lister, Own, name_fields, saves_behind, shaped, signature_of
@@ -185,6 +186,8 @@ class _Continuing(Lister):
     def extended(self, own: Own, names: dict[Tensor, str], b: Run) -> Steps[Run]:
         """A call, branch or loop, with all that is seen of its inside."""
         op = b.control
+        if isinstance(op, Foreign):
+            return b
         wanted = [self.saves.inside(op, n) for n in range(len(op.blocks))]
         if isinstance(op, FunctionCall):
             f = self.functions[b.function or op.function]

@@ -6,10 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tensorad.errors import counted
-from tensorad.ir.checkpoints import Checkpoint
+from tensorad.ir.arrays.checkpoints import Checkpoint
 from tensorad.ir.expr import Size
+from tensorad.ir.records import Definition, Fields, Inject, RecordType, Recursion, Tag
 from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs, saved
-from tensorad.ir.text.blocks import Known, another, leaf_names, placeholder_tree, type_of
+from tensorad.ir.text.blocks import (
+    Known,
+    TypeTree,
+    another,
+    leaf_names,
+    placeholder_tree,
+    type_of,
+)
 from tensorad.ir.text.operations import Operations, Target
 from tensorad.ir.text.program import (
     Bind,
@@ -31,7 +39,15 @@ Ends = tuple[Scope, list[Value], dict[str, Tensor]]
 
 
 class Controls(Operations):
-    """Reads blocks."""
+    """Reads blocks.
+
+    Attributes:
+        definitions: by name; what they do may be read later.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.definitions: dict[str, Definition] = {}
 
     def statements(self) -> Steps[None]:
         """All lines of a block up to the one that ends it."""
@@ -60,6 +76,9 @@ class Controls(Operations):
             self.expect(word)
             yield self.call_of(targets, word)
             self.end_of_line()
+        elif self.is_of_records():
+            yield self.of_records(targets)
+            self.end_of_line()
         elif self.is_value(targets):
             yield self.bind(targets[0])
             self.end_of_line()
@@ -86,6 +105,86 @@ class Controls(Operations):
         name = self.next.text
         is_known = self.next.kind == "name" and name in self.program
         return is_known and self.ahead(1).text == "(" and not self.is_scalar_function(name)
+
+    def is_of_records(self) -> bool:
+        """Whether a record is made or read, or a definition called: a word before a name."""
+        words = ("make", "tag", "fields", "recur")
+        return any(map(self.sees, words)) and self.ahead(1).kind == "name"
+
+    def of_records(self, targets: Sequence[Target]) -> Steps[None]:
+        """make Cons(h, t), tag l, fields Cons of l, recur f(x)."""
+        token, word = self.next, self.take().text
+        names = tuple([t.name for t in targets])
+        source = self.source(token)
+        made: Control
+        if word == "make":
+            wanted = (yield self.type_at(targets[0].type)) if targets[0].type is not None else ()
+            dtype = wanted[0] if isinstance(wanted, tuple) and wanted else None
+            if not isinstance(dtype, RecordType):
+                self.refuse("a record is made of a data type, x : List = make ...", token)
+            tag = self.variant(dtype)
+            self.expect("(")
+            given = yield self.values(")")
+            kinds = [(f.dtype, f.shape) for f in dtype.variants[tag].fields]
+            self.fitting(kinds, given, token)
+            made = Inject(names, self.flat(given), (), source=source, dtype=dtype, tag=tag)
+        elif word == "recur":
+            d = self.definitions.get(self.next.text)
+            if d is None:
+                self.refuse(f"undefined definition {self.next.text}.")
+            self.take()
+            self.expect("(")
+            given = yield self.values(")")
+            self.fitting([(t.dtype, t.shape) for t in d.params], given, token)
+            made = Recursion(names, self.flat(given), (), source=source, definition=d)
+        else:
+            made, given = self.read_record(word, names, source)
+        if len(names) != len(made.results):
+            called = f"{counted(len(names), 'name')} for {counted(len(made.results), 'result')}."
+            self.refuse(called, token)
+        function = made.definition.name if isinstance(made, Recursion) else None
+        operands = [Operand(None, n, t) for n, t in given]
+        yield self.finish(targets, outputs(made), made, operands, [], [], None, function)
+
+    def read_record(
+        self, word: str, names: tuple[str, ...], source: str
+    ) -> tuple[Control, list[Value]]:
+        """tag l, or fields Cons of l."""
+        at = self.at
+        if word == "fields":
+            self.name("an alternative")
+            self.expect("of")
+        token = self.next
+        name, tree = self.named_value()
+        if not isinstance(tree, Tensor) or not isinstance(tree.dtype, RecordType):
+            self.refuse(f"{token.text} is of no data type.", token)
+        if word == "tag":
+            return Tag(names, (tree,), (), source=source), [(name, tree)]
+        end, self.at = self.at, at
+        tag = self.variant(tree.dtype)
+        self.at = end
+        return Fields(names, (tree,), (), source=source, tag=tag), [(name, tree)]
+
+    def variant(self, of: RecordType) -> int:
+        """The name of an alternative."""
+        token = self.expect_kind("name", "an alternative")
+        names = [v.name for v in of.variants]
+        if token.text not in names:
+            self.refuse(
+                f"{token.text} is no alternative of {of}.", token, hint=f"it is {', '.join(names)}."
+            )
+        return names.index(token.text)
+
+    def fitting(self, kinds: Sequence[TypeTree], given: Sequence[Value], token: Token) -> None:
+        """Refuse values of other types."""
+        if len(kinds) != len(given):
+            self.refuse(f"{counted(len(kinds), 'value')} are taken, got {len(given)}.", token)
+        for kind, (name, tree) in zip(kinds, given, strict=True):
+            self.agree(kind, tree, str(name), token)
+
+    def flat(self, given: Sequence[Value]) -> tuple[Tensor, ...]:
+        """The tensors of values."""
+        return forest_leaves([tree for _, tree in given])
 
     def is_place(self) -> bool:
         """Whether the line is a name, or a field of a tuple, c[1][0].

@@ -28,7 +28,7 @@ from tensorad.ir.expr import (
     axis,
     const,
 )
-from tensorad.ir.functions import Function, stop_function
+from tensorad.ir.functions import STOPS, Function, stop_function
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.text.cursor import Cursor
 from tensorad.ir.text.formulas import ARG, built_in
@@ -197,10 +197,10 @@ class Expressions(Cursor):
         if name in _DTYPES:
             self.counted(args, 1, token)
             return self.converted(args[0], _DTYPES[name], token)
-        if name == "stop_gradient":
+        if name in STOPS:
             self.counted(args, 1, token)
             kind = FLOAT32 if args[0].dtype.is_weak else args[0].dtype
-            return Apply(args[0].dtype, stop_function(kind), (args[0],))
+            return Apply(args[0].dtype, stop_function(kind, name), (args[0],))
         op = _SPECIAL.get(name, name)
         if self.is_scalar_function(name):
             arity = FUNCTIONS[op].arity if op in FUNCTIONS else 1 + (op in ("minimum", "maximum"))
@@ -213,8 +213,8 @@ class Expressions(Cursor):
 
     def is_scalar_function(self, name: str) -> bool:
         """Whether formulas have a function of this name."""
-        kinds = (self.functions, _DTYPES, _SPECIAL, FUNCTIONS, ROUNDING, TESTS)
-        return name in ("select", "stop_gradient") or any(name in some for some in kinds)
+        kinds = (self.functions, STOPS, _DTYPES, _SPECIAL, FUNCTIONS, ROUNDING, TESTS)
+        return name == "select" or any(name in some for some in kinds)
 
     def applied(self, f: Function, args: Sequence[Expr], token: Token) -> Expr:
         """A function of the text."""

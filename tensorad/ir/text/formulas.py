@@ -31,7 +31,7 @@ from tensorad.ir.expr import (
     Select,
     Size,
 )
-from tensorad.ir.functions import Function, is_stop
+from tensorad.ir.functions import STOPS, Function, is_stop
 from tensorad.ir.order import REDUCE
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.ir.text.names import Names
@@ -61,12 +61,12 @@ class Definitions:
     """Names of combiners and scalar functions that a program uses, in the order of use."""
 
     def __init__(self) -> None:
-        self.names = Names([*BY_NAME, *ARG, "any", "all", "stop_gradient", *BETWEEN])
+        self.names = Names([*BY_NAME, *ARG, "any", "all", *STOPS, *BETWEEN])
         self.known: dict[Combiner | Function, str] = {}
 
     def __call__(self, thing: Combiner | Function) -> str:
         if isinstance(thing, Function) and is_stop(thing):
-            return "stop_gradient"
+            return thing.name
         if isinstance(thing, Combiner) and is_built_in(thing):
             return thing.name
         if thing not in self.known:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import op_sizes, ops_between
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.expr import Expr, LocalSize, Size
+from tensorad.ir.records import Definition, Recursion
 from tensorad.ir.tensor import (
     Branch,
     Constant,
@@ -128,8 +130,11 @@ def saves_behind(roots: Sequence[Tensor], given: Iterable[Tensor]) -> Saves:
                     own = found.of_function.setdefault(_signature(op.control), {})
                     own[op.inner] = None
                 pending.append(((op.inner,), block.params))
-            elif isinstance(op, Control):
+            elif isinstance(op, Control) and not isinstance(op, Foreign):
                 pending.extend([(b.results, b.params) for b in op.blocks])
+                if isinstance(op, Recursion):
+                    block = op.definition.block
+                    pending.append((block.results, block.params))
     return found
 
 
@@ -176,12 +181,17 @@ class Lister:
         self.versions: dict[str, ProgramFunction] = {}
         self.wanted: dict[Signature, Wanted] = {}
         self.function_names = Names()
+        self.definitions: dict[Definition, str] = {}
         self.constants: dict[str, Tensor] = {}
         self.constant_names: dict[Tensor, str] = {}
         self.global_names = Names()
         if before is not None:
             self.functions.update({f.name: f for f in before.functions})
-            self.by_signature.update({signature_of(f): f for f in before.functions})
+            own = [f for f in before.functions if f.definition is None]
+            self.by_signature.update({signature_of(f): f for f in own})
+            self.definitions.update(
+                {f.definition: f.name for f in before.functions if f.definition}
+            )
             self.function_names = Names([f.name for f in before.functions])
             self.constants.update(before.constants)
             self.constant_names.update({t: name for name, t in before.constants.items()})
@@ -200,12 +210,13 @@ class Lister:
 
     def function(
         self, name: str, params: Sequence[tuple[str, Tree]], results: Tree,
-        extra: Sequence[Tensor] = (), is_named: bool = False,
+        extra: Sequence[Tensor] = (), is_named: bool = False, definition: Definition | None = None,
     ) -> Steps[ProgramFunction]:  # fmt: skip
         """List a function of these results and of what is seen of its inside.
 
         Args:
             is_named: the name is free, and is this function's.
+            definition: what it defines.
         """
         own = Own(Names())
         given = forest_leaves([t for _, t in params])
@@ -223,8 +234,10 @@ class Lister:
         scope = yield self.scope(own, names, roots, extra, fields)
         scope = Scope(scope.bindings, (shaped(results, iter(scope.results)),), scope.names)
         unique = name if is_named else self.function_names.unique(name)
-        made = ProgramFunction(unique, tuple(called), results, scope, own.sizes)
-        self.functions[unique] = self.by_signature[signature_of(made)] = made
+        made = ProgramFunction(unique, tuple(called), results, scope, own.sizes, definition)
+        self.functions[unique] = made
+        if definition is None:
+            self.by_signature[signature_of(made)] = made
         return made
 
     def scope(
@@ -270,6 +283,16 @@ class Lister:
         saves = [self.saves.inside(op, n) for n in range(len(op.blocks))]
         tensors = (*outputs(op), *[saved(op, t, n) for n, some in enumerate(saves) for t in some])
         called = own.name(tensors, names)
+        if isinstance(op, Foreign):
+            given = [self.name(t, names) for t in op.operands]
+            inside = [Operand(None, n, t) for n, t in zip(given, op.operands, strict=True)]
+            return Run(called, tensors, op, tuple(inside), ((),), (), None, op.function)
+        if not op.blocks:
+            own_name = ""
+            if isinstance(op, Recursion):
+                own_name = yield self.definition(op.definition)
+            inside = [Operand(None, self.name(t, names), t) for t in op.operands]
+            return Run(called, tensors, op, tuple(inside), (), (), None, own_name)
         if isinstance(op, FunctionCall):
             callee = yield self.callee(op)
             given = [self.name(t, names) for t in op.operands]
@@ -307,6 +330,16 @@ class Lister:
             name = None if captured else own.names.unique(p.name)
             found.append(Operand(name, self.name(t, names), p))
         return found
+
+    def definition(self, d: Definition) -> Steps[str]:
+        """The name of a definition, which is listed where it is met first."""
+        if d not in self.definitions:
+            self.definitions[d] = self.function_names.unique(d.name)
+            params = [(t.name, t) for t in d.params]
+            results = d.block.results
+            tree: Tree = results if len(results) > 1 else results[0]
+            yield self.function(self.definitions[d], params, tree, (), True, d)
+        return self.definitions[d]
 
     def callee(self, op: FunctionCall) -> Steps[ProgramFunction]:
         """The function that is called."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensorad.ir.nodes import LocalSize, Size
-from tensorad.ir.tensor import Op, Tensor
+from tensorad.ir.tensor import Control, Op, Tensor
 
 
 class Names:
@@ -45,11 +45,13 @@ class TensorNames:
     def __init__(self, first: Iterable[Tensor]) -> None:
         self.names = Names()
         self.sizes = SizeNames()
-        self.by_op: dict[Op, str] = {}
+        self.by_op: dict[Op | Tensor, str] = {}
+        """Of operations with blocks by output: each has a name of its own."""
         for t in first:
             self(t)
 
     def __call__(self, t: Tensor) -> str:
-        if t.op not in self.by_op:
-            self.by_op[t.op] = self.names.unique(t.op.name)
-        return self.by_op[t.op] + t.name[len(t.op.name) :]
+        key, name = (t, t.name) if isinstance(t.op, Control) else (t.op, t.op.name)
+        if key not in self.by_op:
+            self.by_op[key] = self.names.unique(name)
+        return self.by_op[key] + t.name[len(name) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,11 +12,13 @@ from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Const, Expr, Param, param, size_var
 from tensorad.ir.functions import Function
 from tensorad.ir.nominal import Combiner
+from tensorad.ir.records import Definition, RecordType, Variant
+from tensorad.ir.records import Field as RecordField
 from tensorad.ir.tensor import Shape, Tensor
 from tensorad.ir.text.blocks import Known, placeholder_tree, same_type, type_of, type_text
 from tensorad.ir.text.branches import Branches
 from tensorad.ir.text.operations import constant_tensor
-from tensorad.ir.text.program import Program, ProgramFunction, Tree
+from tensorad.ir.text.program import Program, ProgramFunction, Tree, forest_leaves
 from tensorad.ir.text.tokens import Token
 from tensorad.ir.text.trampoline import Steps, run
 
@@ -33,6 +36,16 @@ def parse_program(text: str, constants: Mapping[str, object] | None = None) -> P
     return run(_Parser(text, constants or {}).program_text())
 
 
+class Head(NamedTuple):
+    """The first line of a function: its parameters, what is known behind them, where they end."""
+
+    name: str
+    params: list[tuple[str, Tree]]
+    known: Known
+    at: int
+    definition: Definition | None = None
+
+
 class _Parser(Branches):
     """Reads a whole program."""
 
@@ -41,10 +54,14 @@ class _Parser(Branches):
         self.given = given
         self.constants: dict[str, Tensor] = {}
         self.partials: list[tuple[str, int, str]] = []
+        self.heads: dict[str, Head] = {}
 
     def program_text(self) -> Steps[Program]:
         """All definitions, one below the other."""
         outermost = self.known
+        for name in self.names_after("type", "="):
+            self.types[name] = RecordType(name)
+        yield self.read_heads()
         while self.next.kind != "end":
             token = self.next
             if self.accept("constant"):
@@ -58,8 +75,13 @@ class _Parser(Branches):
                 yield self.function_text()
             elif token.text == "def" and self.accept("def"):
                 yield self.function_of_tensors()
+            elif self.accept("type"):
+                yield self.type_text()
+            elif self.sees("define"):
+                self.take()
+                yield self.function_of_tensors(self.heads[self.next.text])
             else:
-                self.expected("'def', 'constant', 'combiner' or 'function'")
+                self.expected("'def', 'define', 'type', 'constant', 'combiner' or 'function'")
             self.known = outermost
         for name, at, value in self.partials:
             yield self.read_partials(self.functions[name], at, value)
@@ -176,10 +198,63 @@ class _Parser(Branches):
         self.local = {}
         f.asked.append((own, tuple(found)))
 
-    def function_of_tensors(self) -> Steps[None]:
-        """f[k](x : float32[n]) -> float32[]: and its lines."""
+    def names_after(self, word: str, *signs: str) -> list[str]:
+        """The names that lines of the program define by a word."""
+        found: list[str] = []
+        for n, token in enumerate(self.tokens[:-2]):
+            begins = not n or self.tokens[n - 1].kind in ("line", "dedent")
+            name, sign = self.tokens[n + 1 : n + 3]
+            if begins and token.text == word and name.kind == "name" and sign.text in signs:
+                found.append(name.text)
+        return found
+
+    def type_text(self) -> Steps[None]:
+        """List = Nil | Cons(head : float64[], tail : List)."""
+        made = self.types[self.name()]
+        self.expect("=")
+        variants: list[Variant] = []
+        while True:
+            name = self.name("an alternative")
+            fields: list[RecordField] = []
+            while self.accept("," if fields else "("):
+                if not fields and self.accept(")"):
+                    break
+                own = self.name("a field")
+                self.expect(":")
+                of = yield self.type()
+                if isinstance(of, list):
+                    self.refuse("a field is a tensor or a value of a data type.")
+                fields.append(RecordField(own, of[1], of[0]))
+            if fields:
+                self.expect(")")
+            variants.append(Variant(name, tuple(fields)))
+            if not self.accept("|"):
+                break
+        self.end_of_line()
+        made.complete(variants)
+
+    def read_heads(self) -> Steps[None]:
+        """The first lines of all definitions: they may call those below them."""
+        start, outermost = self.at, self.known
+        for n, token in enumerate(self.tokens[:-1]):
+            begins = not n or self.tokens[n - 1].kind in ("line", "dedent")
+            if begins and token.text == "define" and self.tokens[n + 1].kind == "name":
+                self.at = n + 1
+                head = yield self.head(self.heads)
+                self.expect("->")
+                of = yield self.type()
+                kinds = of if isinstance(of, list) else [of]
+                own = [RecordField(f"{head.name}_{k}", s[1], s[0]) for k, s in enumerate(kinds)]
+                made = Definition(head.name, forest_leaves([t for _, t in head.params]), own)
+                self.heads[head.name] = head._replace(definition=made)
+                self.definitions[head.name] = made
+                self.known = outermost
+        self.at = start
+
+    def head(self, taken: Mapping[str, object]) -> Steps[Head]:
+        """f[k](x : float32[n])."""
         token = self.next
-        name = self.new_name(token, self.program)
+        name = self.new_name(token, taken)
         self.known, self.labels = Known(self.known), {}
         if self.accept("["):
             while not self.accept("]"):
@@ -198,6 +273,15 @@ class _Parser(Branches):
             of = yield self.type()
             params.append((own, placeholder_tree(own, of)))
         self.declares = False
+        return Head(name, params, self.known, self.at)
+
+    def function_of_tensors(self, known: Head | None = None) -> Steps[None]:
+        """f[k](x : float32[n]) -> float32[]: and its lines; `known`: what was read of it before."""
+        head = known
+        if head is None:
+            head = yield self.head(self.program)
+        name, params = head.name, head.params
+        self.known, self.labels, self.at = head.known, {}, head.at
         result = self.skip_type() if self.accept("->") else None
         self.expect(":")
         for own, tree in params:
@@ -213,9 +297,11 @@ class _Parser(Branches):
             self.agree(wanted, tree, f"the result of {name}", at)
         self.end_of_line()
         self.expect_kind("dedent", "the end of the function")
+        if head.definition is not None:
+            head.definition.complete(forest_leaves([tree]))
         sizes = {size: label for label, size in self.known.sizes.items()} | self.labels
         self.program[name] = ProgramFunction(
-            name, tuple(params), tree, self.known.scope([names]), sizes
+            name, tuple(params), tree, self.known.scope([names]), sizes, head.definition
         )
 
 

@@ -14,8 +14,10 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from tensorad.errors import DefinitionError, InternalError
-from tensorad.ir import checkpoints, leaves, nodes, references
+from tensorad.ir import leaves, nodes, references
 from tensorad.ir import tensor as tensors
+from tensorad.ir.arrays.checkpoints import Checkpoint
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.combiner import BY_NAME, Combiner
 from tensorad.ir.elementary.table import FUNCTIONS
 from tensorad.ir.functions import Function, is_stop, stop_function
@@ -33,7 +35,8 @@ _OPERATIONS: Final = (
     tensors.Block,
     tensors.Replay,
     tensors.FunctionCall,
-    checkpoints.Checkpoint,
+    Checkpoint,
+    Foreign,
     tensors.Branch,
     tensors.Loop,
     tensors.Saved,
@@ -53,7 +56,7 @@ _NODES: Final = (
     tensors.Tensor,
 )
 _CLASSES: Final[dict[str, Any]] = {c.__name__: c for c in (Function, *_OPERATIONS, *_NODES)}
-_CONTROLS: Final = ("FunctionCall", "Checkpoint", "Branch", "Loop")
+_CONTROLS: Final = ("FunctionCall", "Checkpoint", "Foreign", "Branch", "Loop")
 _Thing = Node | Combiner | Function | tensors.Op | tensors.Update | tensors.Block | tensors.Replay
 
 
@@ -150,7 +153,7 @@ def _description(thing: _Thing) -> tuple[Any, ...]:
         case nodes.Param():
             return "Param", *_fields(thing)[:-1]
         case Function() if is_stop(thing):
-            return "stop", thing.result.dtype
+            return "stop", thing.result.dtype, thing.name
         case Combiner() if _is_built_in(thing):
             return "built in", thing.name, thing.identity[0].dtype
     return type(thing).__name__, *_entries(_fields(thing))

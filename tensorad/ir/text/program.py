@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tensorad.errors import DefinitionError
+from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Size
 from tensorad.ir.hooks import Hook
+from tensorad.ir.records import Definition
 from tensorad.ir.tensor import Control, Tensor
 
 Leaf = TypeVar("Leaf")
@@ -78,7 +80,7 @@ class Run:
         given: the name of a branch's index, or of a loop's number of iterations.
         operands: of a call, all; of a branch, those of its blocks; of a loop, all.
         saves: names inside of each block.
-        function: the function that is called.
+        function: the function that is called, or the definition.
         scopes: of a branch, one for each block; of a loop, its block and its test.
     """
 
@@ -103,6 +105,7 @@ class ProgramFunction:
         params: names, and placeholders.
         results: the tensors that it returns.
         sizes: symbolic sizes, with their names in the text.
+        definition: what it defines, if it may call itself.
     """
 
     name: str
@@ -110,6 +113,7 @@ class ProgramFunction:
     results: Tree
     scope: Scope
     sizes: Mapping[Size, str]
+    definition: Definition | None = None
 
     @property
     def tensors(self) -> dict[str, Tree]:
@@ -174,9 +178,18 @@ def forest_leaves(trees: Sequence[Tree]) -> tuple[Tensor, ...]:
     return tuple(tree_leaves(tuple(trees)))
 
 
-def format_type(tree: Tree, extents: Callable[[Tensor], str]) -> str:
-    """float32[5, n], or (float32[5, n], bool[]) of a tuple; `extents` writes those of a tensor."""
+def format_type(
+    tree: Tree, extents: Callable[[Tensor], str], records: Mapping[DType, str] | None = None
+) -> str:
+    """float32[5, n], or (float32[5, n], bool[]) of a tuple, or List of a value of a data type.
+
+    Args:
+        extents: writes those of a tensor.
+        records: names of data types.
+    """
     if isinstance(tree, Tensor):
-        return f"{tree.dtype}[{extents(tree)}]"
-    parts = [format_type(t, extents) for t in tree]
+        name = records.get(tree.dtype, tree.dtype) if records else tree.dtype
+        is_value = tree.dtype.kind == "record" and not tree.shape
+        return str(name) if is_value else f"{name}[{extents(tree)}]"
+    parts = [format_type(t, extents, records) for t in tree]
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"

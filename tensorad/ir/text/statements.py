@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tensorad.errors import InternalError
+from tensorad.ir.arrays.checkpoints import Checkpoint
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.arrays.scan_outputs import scan_results
-from tensorad.ir.checkpoints import Checkpoint
+from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import TRUE, Apply, Expr, LocalSize, Reduce, Size
 from tensorad.ir.functions import Function
 from tensorad.ir.nominal import Combiner
+from tensorad.ir.records import Fields, Inject, RecordType, Recursion, Tag, stand_ins
 from tensorad.ir.tensor import (
     Branch,
     Compute,
@@ -26,6 +29,7 @@ from tensorad.ir.tensor import (
 from tensorad.ir.text import program
 from tensorad.ir.text.blocks import kept_shape, same_extents
 from tensorad.ir.text.formulas import Definitions, ProgramWriter
+from tensorad.ir.text.names import Names
 from tensorad.ir.text.printer import number_text, same_fold
 from tensorad.ir.text.program import (
     Bind,
@@ -57,6 +61,7 @@ def format_program(p: Program) -> str:
     functions = ["\n".join(run(writer.function(f))) for f in p.functions]
     head = [constant_line(name, t) for name, t in p.constants.items()]
     head += definition_lines(writer.definitions)
+    head = [*[writer.type_line(t) for t in writer.types if isinstance(t, RecordType)], *head]
     return "\n\n".join([*(["\n".join(head)] if head else []), *functions]) + "\n"
 
 
@@ -142,13 +147,14 @@ class _Writer:
     def __init__(self, p: Program) -> None:
         self.definitions = Definitions()
         self.constants = {t: name for name, t in p.constants.items()}
+        self.types = type_names(p)
         self.sizes: Mapping[Size, str] = {}
 
     def function(self, f: ProgramFunction) -> Steps[list[str]]:
         """The lines of a function."""
         self.sizes = f.sizes
         writer = ProgramWriter({}, self.sizes, self.definitions)
-        params = [f"{quoted(n)} : {format_type(tree, writer.extents)}" for n, tree in f.params]
+        params = [f"{quoted(n)} : {self.type(tree, writer)}" for n, tree in f.params]
         own = _sizes_of([tree for _, tree in f.params])
         more = [
             quoted(name)
@@ -156,9 +162,10 @@ class _Writer:
             if not isinstance(size, LocalSize) and size not in own
         ]
         sizes = f"[{', '.join(more)}]" if more else ""
-        results = format_type(f.results, writer.extents)
+        results = self.type(f.results, writer)
         lines = yield self.bindings(f.scope, self.constants, "  ")
-        head = f"def {quoted(f.name)}{sizes}({', '.join(params)}) -> {results}:"
+        word = "def" if f.definition is None else "define"
+        head = f"{word} {quoted(f.name)}{sizes}({', '.join(params)}) -> {results}:"
         return [head, *lines, f"  return {name_tree(f.scope.results[0])}"]
 
     def bindings(self, s: Scope, outer: Mapping[Tensor, str], indent: str) -> Steps[list[str]]:
@@ -186,7 +193,36 @@ class _Writer:
         """a : float32[3], b : int64[]."""
         writer = self.writer({})
         pairs = zip(names, trees, strict=True)
-        return ", ".join([f"{quoted(n)} : {format_type(t, writer.extents)}" for n, t in pairs])
+        return ", ".join([f"{quoted(n)} : {self.type(t, writer)}" for n, t in pairs])
+
+    def type(self, tree: Tree, writer: ProgramWriter) -> str:
+        """The type of a value."""
+        return format_type(tree, writer.extents, self.types)
+
+    def type_line(self, t: RecordType) -> str:
+        """type List = Nil | Cons(head : float64[], tail : List)."""
+        variants = []
+        for v in t.variants:
+            own = self.typed([f.name for f in v.fields], stand_ins(v.fields))
+            variants.append(f"{quoted(v.name)}({own})" if v.fields else quoted(v.name))
+        return f"type {self.types[t]} = {' | '.join(variants)}"
+
+    def of_records(self, b: Run) -> str:
+        """What makes or reads a record, or calls a definition."""
+        op = b.control
+        given = ", ".join([name_tree(o.value) for o in b.operands])
+        match op:
+            case Inject():
+                return f"make {quoted(op.variant.name)}({given})"
+            case Tag():
+                return f"tag {given}"
+            case Fields():
+                of = op.operands[0].dtype
+                name = of.variants[op.tag].name if isinstance(of, RecordType) else ""
+                return f"fields {quoted(name)} of {given}"
+            case Recursion():
+                return f"recur {quoted(b.function or '')}({given})"
+        raise InternalError(f"{type(op).__name__} has no text")
 
     def define(self, b: Define, names: Mapping[Tensor, str]) -> str:
         """An operation on elements, by its formula."""
@@ -209,6 +245,8 @@ class _Writer:
         """A call, a branch or a loop."""
         head = f"{indent}{self.typed(b.names, b.trees)} = "
         op = b.control
+        if not op.blocks:
+            return [head + self.of_records(b)]
         if isinstance(op, FunctionCall):
             given = ", ".join([name_tree(o.value) for o in b.operands])
             kept = f" save {_listed(b.saves[0])}" if b.saves[0] else ""
@@ -253,7 +291,31 @@ def call_word(op: FunctionCall) -> str:
     """What a text has before the name of the function."""
     if isinstance(op, Checkpoint):
         return "recompute" if op.again else "checkpoint"
-    return "call"
+    return "foreign" if isinstance(op, Foreign) else "call"
+
+
+def type_names(p: Program) -> dict[DType, str]:
+    """The data types of a program, those of fields included, with names of their own."""
+    tensors: list[Tensor] = []
+    scopes: list[Scope] = []
+    for f in p.functions:
+        tensors += forest_leaves([f.results, *[tree for _, tree in f.params]])
+        scopes.append(f.scope)
+    while scopes:
+        for b in scopes.pop().bindings:
+            if isinstance(b, Run):
+                tensors += forest_leaves([*b.trees, *[o.params for o in b.operands]])
+                scopes += b.scopes
+    pending = [t.dtype for t in tensors if isinstance(t.dtype, RecordType)]
+    found: dict[DType, str] = {}
+    names = Names()
+    while pending:
+        t = pending.pop(0)
+        if t not in found:
+            found[t] = quoted(names.unique(str(t)))
+            fields = [f.dtype for v in t.variants for f in v.fields]
+            pending += [d for d in fields if isinstance(d, RecordType)]
+    return found
 
 
 def loop_operands(op: Loop, operands: Sequence[Operand]) -> tuple[tuple[Operand, ...], ...]:

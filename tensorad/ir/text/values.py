@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Expr, Size, size_var
+from tensorad.ir.records import RecordType
 from tensorad.ir.tensor import Dim, Tensor, dim_of
 from tensorad.ir.text.blocks import (
     Known,
@@ -33,6 +34,7 @@ class Values(Expressions):
     Attributes:
         known: what the block here has.
         program: the functions that are complete.
+        types: data types by name.
         declares: whether an unknown name in a type is a new size.
         labels: the sizes of the loops of this function, by what they are called.
         fresh: names that the text does not have.
@@ -42,6 +44,7 @@ class Values(Expressions):
         super().__init__(text)
         self.known = Known(None)
         self.program: dict[str, ProgramFunction] = {}
+        self.types: dict[str, RecordType] = {}
         self.declares = False
         self.labels: dict[Size, str] = {}
         self.fresh = Names([t.text for t in self.tokens if t.kind == "name"])
@@ -163,7 +166,12 @@ class Values(Expressions):
                 if not self.sees(")"):
                     self.expect(",")
             return parts
-        dtype = self.dtype()
+        record = self.types.get(self.next.text) if self.next.kind == "name" else None
+        if record is not None:
+            self.take()
+            if not self.sees("["):
+                return record, ()
+        dtype = self.dtype() if record is None else record
         self.expect("[")
         token = self.next
         extents: Sequence[Expr] = yield self.listed("]", INT64)

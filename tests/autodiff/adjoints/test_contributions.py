@@ -44,7 +44,7 @@ from tensorad.ir.expr import (
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.visit import reads
-from tests.support.small_loops import op_of
+from tests.support.loops.small_loops import op_of
 
 X = te.placeholder((4,), "float64", name="X")
 H = te.placeholder((4,), "float64", name="H")

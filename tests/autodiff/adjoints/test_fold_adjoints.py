@@ -13,7 +13,7 @@ from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.expr import Axis, Expr, Read, Reduce, const, read
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Compute, Tensor, outputs
-from tests.support.small_loops import op_of
+from tests.support.loops.small_loops import op_of
 
 X = te.placeholder((4,), "float64", name="X")
 VALUES = np.array([0.5, 2.0, -1.0, 1.5])

@@ -89,7 +89,7 @@ def test_a_call_becomes_a_call_of_its_tangent() -> None:
     square = p * p
     op = FunctionCall(("y",), (x,), (Block((p,), (p * square,)),), function="f")
     inner = saved(op, square)
-    found = control_tangents(op, Moving({x: dx}, [inner.op], (), {}, block_jvp))
+    found = control_tangents(op, Moving({x: dx}, [inner.op], (), {}, block_jvp, ()))
     values = {x: np.array([2.0, 3.0]), dx: np.array([1.0, -1.0])}
     assert np.allclose(ta.interpret(found[outputs(op)[0]], values), [12.0, -27.0])
     assert np.allclose(ta.interpret(found[inner], values), [4.0, -6.0])

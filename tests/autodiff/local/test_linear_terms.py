@@ -20,8 +20,8 @@ from tensorad.ir.expr import TRUE, Axis, Expr, Read, Reduce, axis, const, read
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Compute, Scan, Scatter, Tensor, Update, outputs
 from tensorad.ir.visit import reads
+from tests.support.loops.small_loops import op_of
 from tests.support.oracles import evaluate
-from tests.support.small_loops import op_of
 
 X = te.placeholder((4,), "float64", name="X")
 Z = te.placeholder((4,), "float64", name="Z")

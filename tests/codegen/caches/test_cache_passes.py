@@ -26,8 +26,8 @@ from tensorad.codegen.loops.visit import statements
 from tensorad.ir.dtypes import INT8, INT64
 from tensorad.ir.expr import Expr, axis, call, int_const, read
 from tensorad.ir.tensor import Tensor
+from tests.support.loops.small_loops import arrays_for, computed, fused, kernel_of, loops_in
 from tests.support.machines import described
-from tests.support.small_loops import arrays_for, computed, fused, kernel_of, loops_in
 
 TINY = "l2=512,l3=2048"
 N, M = 8, 64

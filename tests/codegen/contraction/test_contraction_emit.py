@@ -35,7 +35,7 @@ from tensorad.ir.expr import ZERO, Const, Expr, axis, const, int_const, param, r
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import substitute
-from tests.support.small_loops import arrays_for, check_stores, computed, kernel_of, nest_for
+from tests.support.loops.small_loops import arrays_for, check_stores, computed, kernel_of, nest_for
 
 M, N, K = 5, 13, 7
 A = te.placeholder((M, K), "float64", name="A")

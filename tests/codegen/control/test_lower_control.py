@@ -206,8 +206,8 @@ def test_only_programs_with_control_become_trees() -> None:
     assert has_control([total], {}) and not has_control([x * 2.0], {})
     assert not has_control([total * 2.0], {total: None})
     assert is_dynamic(ta.placeholder((loop.counter, 2))) and not is_dynamic(x)
-    results, nodes = lower_tree([total * 2.0], [x], lower_program)
-    assert results[0].shape == (3,) and any(isinstance(n, Repeat) for n in nodes)
+    program = lower_tree([total * 2.0], [x], lower_program)
+    assert program.outputs[0].shape == (3,) and program.repeats
 
 
 def test_choices_by_name_reach_formulas_in_blocks() -> None:

@@ -10,8 +10,8 @@ from tensorad.codegen.cost.store_groups import are_neighbours, group_of
 from tensorad.codegen.loops.ir import For, Store
 from tensorad.codegen.model import MODEL
 from tensorad.ir.expr import Expr, axis, call, read
+from tests.support.loops.small_loops import nest_for
 from tests.support.machines import described
-from tests.support.small_loops import nest_for
 
 X = te.placeholder((64, 96), name="X")
 V = te.placeholder((96,), name="V")

@@ -17,7 +17,7 @@ from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.reference.interpret import interpret
 from tests.codegen.fusion.test_fusion import Made, arrays_of, lowered, matrix, results
 from tests.random.generators import campaign
-from tests.support.loop_traffic import traffic
+from tests.support.loops.loop_traffic import traffic
 from tests.support.machines import described
 
 

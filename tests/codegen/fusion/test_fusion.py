@@ -32,7 +32,7 @@ from tests.random.generators import (
 )
 from tests.random.test_random_jit import DTYPES
 from tests.random.test_random_symbolic import SIZES
-from tests.support.loop_traffic import traffic
+from tests.support.loops.loop_traffic import traffic
 from tests.support.machines import described
 
 Made = tuple[list[Tensor], list[Tensor]]

@@ -34,8 +34,7 @@ from tensorad.ir.expr import Expr, axis, int_const, read
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Scatter, Tensor, Update, outputs
 from tests.codegen.fusion.test_row_block_fusion import normalised
-from tests.support.machines import described
-from tests.support.small_loops import (
+from tests.support.loops.small_loops import (
     arrays_for,
     check_kernel,
     check_stores,
@@ -43,6 +42,7 @@ from tests.support.small_loops import (
     nest_for,
     outputs_of,
 )
+from tests.support.machines import described
 
 N, M = 6, 8
 X = te.placeholder((N, M), "float64", name="X")

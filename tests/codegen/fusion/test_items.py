@@ -20,8 +20,8 @@ from tensorad.codegen.target import machine
 from tensorad.codegen.target.peak_speeds import measured
 from tensorad.ir.expr import Axis, Expr
 from tensorad.ir.tensor import Tensor
+from tests.support.loops.small_loops import check_kernel, check_stores, kernel_of, nest_for, op_of
 from tests.support.machines import described
-from tests.support.small_loops import check_kernel, check_stores, kernel_of, nest_for, op_of
 
 X = te.placeholder((6, 9), "float64", name="X")
 

@@ -11,8 +11,8 @@ from tensorad.codegen.lower import lower_program
 from tensorad.errors import BoundsError
 from tensorad.ir.expr import Expr, Read
 from tensorad.ir.rebuild import map_op
+from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Tensor, outputs
-from tensorad.ir.verify import verify
 from tensorad.ir.visit import op_inputs, rewrite
 from tests.codegen.index_checks.test_checks import checks
 

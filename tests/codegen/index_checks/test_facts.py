@@ -17,7 +17,7 @@ from tensorad.codegen.loops.vector_loops import statements
 from tensorad.codegen.lower import needed_units
 from tensorad.ir.expr import TRUE, axis, int_const, read
 from tensorad.ir.tensor import Tensor
-from tests.support.small_loops import op_of
+from tests.support.loops.small_loops import op_of
 
 TABLE = te.placeholder((20, 4), "float64", name="T")
 PICK = te.placeholder((9,), "int64", name="P")

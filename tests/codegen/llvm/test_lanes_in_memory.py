@@ -26,8 +26,8 @@ from tensorad.ir.dtypes import FLOAT32, INT64
 from tensorad.ir.expr import axis, const, int_const, read
 from tests.codegen.llvm.written import native
 from tests.support.guarded import guarded
+from tests.support.loops.small_loops import kernel_of
 from tests.support.machines import described
-from tests.support.small_loops import kernel_of
 
 N = 4
 X, Y = (te.placeholder((4096,), name=n) for n in "XY")

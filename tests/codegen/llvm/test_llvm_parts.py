@@ -22,7 +22,7 @@ from tensorad.ir.combiner import max_combiner, min_combiner, sum_combiner
 from tensorad.ir.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64
 from tensorad.ir.expr import Axis, Call, axis, call, const, int_const, param, read, select
 from tensorad.ir.tensor import Tensor
-from tests.support.small_loops import computed, inputs_of, kernel_of
+from tests.support.loops.small_loops import computed, inputs_of, kernel_of
 
 N = 37
 X, Y = (te.placeholder((N,), name=n) for n in "XY")

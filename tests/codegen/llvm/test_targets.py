@@ -27,7 +27,7 @@ from tensorad.ir.expr import FUNCTIONS
 from tensorad.ir.tensor import Constant, Tensor
 from tests.random.generator_mixed import Mixed
 from tests.random.generators import WIDE, campaign, random_program
-from tests.support.loop_cases import CASES
+from tests.support.loops.loop_cases import CASES
 from tests.support.machines import described
 
 Array = np.ndarray

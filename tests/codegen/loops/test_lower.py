@@ -22,7 +22,7 @@ from tensorad.errors import BoundsError, BuildError, InternalError
 from tensorad.ir.expr import Axis, Expr, axis
 from tensorad.ir.reference.interpret import interpret
 from tests.random.generators import random_program, random_symbolic_program, seeds
-from tests.support.loop_cases import CASES, Case, conv2d, dense, float_input, gathers, total
+from tests.support.loops.loop_cases import CASES, Case, conv2d, dense, float_input, gathers, total
 
 
 @pytest.mark.sampled(5)

@@ -9,7 +9,7 @@ from tensorad.codegen.loops.ir import For, Store
 from tensorad.codegen.loops.relocate import Place, moved
 from tensorad.codegen.loops.vector_loops import statements
 from tensorad.ir.expr import axis, read
-from tests.support.small_loops import check_stores, inputs_of
+from tests.support.loops.small_loops import check_stores, inputs_of
 
 X = te.placeholder((6, 5), "float64", name="X")
 

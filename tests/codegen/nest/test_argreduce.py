@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorad import te
 from tensorad.codegen.nest.argreduce import start_selections
-from tests.support.small_loops import check_stores, nest_for, plainly
+from tests.support.loops.small_loops import check_stores, nest_for, plainly
 
 X = te.placeholder((5, 9), "float64", name="X")
 

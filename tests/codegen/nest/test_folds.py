@@ -10,7 +10,7 @@ from tensorad import te
 from tensorad.codegen.loops.ir import For, If, Store
 from tensorad.codegen.nest.folds import lower_values
 from tensorad.ir.tensor import Tensor
-from tests.support.small_loops import check_stores, loops_in, op_of
+from tests.support.loops.small_loops import check_stores, loops_in, op_of
 
 X = te.placeholder((5, 9), "float64", name="X")
 

@@ -28,7 +28,7 @@ T = local_size("t", TRIPS)
 
 def _kinds(table: StepTable, *nodes: object) -> list[tuple[int, int]]:
     """The kind of each step, and where it jumps to."""
-    rows, _ = table.tables(nodes)  # type: ignore[arg-type]
+    rows, _, _ = table.tables(nodes)  # type: ignore[arg-type]
     return [(int(kind), int(to)) for to, _, kind in rows]
 
 
@@ -70,6 +70,16 @@ def test_rows_of_a_size_that_only_the_run_tells_are_refused() -> None:
     with pytest.raises(BuildError) as caught:
         table.tables([Place(row, ragged, T)])
     assert "row has the shape" in str(caught.value)
+
+
+def test_rows_may_have_a_size_that_was_told_before_them() -> None:
+    ragged = buffer("ragged", (3, TRIPS), FLOAT32)
+    row = buffer("row", (TRIPS,), FLOAT32)
+    tells = Repeat(T, TRIPS, COUNT, (), (), None, (), (), (), False, "x.py:1")
+    table = StepTable({**SLOTS, ragged: 5, row: 6}, {}, {})
+    steps, operands, _ = table.tables([tells, Place(row, ragged, T)])
+    assert [int(kind) for _, _, kind in steps] == [block.LOAD, block.BEGIN, block.ROW]
+    assert [table.words[int(n)] for n in operands[-4:][[0, 3]]] == [T, TRIPS]
 
 
 def test_what_is_reserved_is_a_step_only_where_the_run_tells_the_size() -> None:

@@ -19,7 +19,7 @@ from tensorad.codegen.scan.parts import scan_parts
 from tensorad.codegen.scan.schedule import schedule_chain, schedule_scan
 from tensorad.codegen.scan.vector_rows import can_vectorise_rows, schedule_row_tiles
 from tensorad.ir.tensor import Scan, Tensor
-from tests.support.small_loops import check_kernel, loops_in
+from tests.support.loops.small_loops import check_kernel, loops_in
 
 X = te.placeholder((6, 7), "float64", name="X")
 H = te.placeholder((6,), "float64", name="H")

@@ -18,8 +18,8 @@ from tensorad.ir.dtypes import FLOAT64
 from tensorad.ir.expr import TRUE, Expr, axis, read
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Scatter, Tensor, Update, outputs
+from tests.support.loops.small_loops import branches_in, computed, loops_in
 from tests.support.machines import described
-from tests.support.small_loops import branches_in, computed, loops_in
 
 N, ROWS, WIDTH = 9, 16, 6
 X = te.placeholder((N, WIDTH), "float64", name="X")

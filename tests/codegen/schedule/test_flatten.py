@@ -10,7 +10,7 @@ from tensorad import te
 from tensorad.codegen.directives import OPEN, Choices
 from tensorad.codegen.schedule.flatten import LONG, flattened
 from tensorad.ir.tensor import Tensor
-from tests.support.small_loops import check_stores, nest_for, plainly
+from tests.support.loops.small_loops import check_stores, nest_for, plainly
 
 X = te.placeholder((4, 5, 6), "float64", name="X")
 V = te.placeholder((6,), "float64", name="V")

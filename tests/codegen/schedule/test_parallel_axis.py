@@ -10,7 +10,7 @@ from tensorad import te
 from tensorad.codegen.nest.ir import Nest
 from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.parallel_axis import on_threads
-from tests.support.small_loops import nest_for
+from tests.support.loops.small_loops import nest_for
 
 MUCH, LITTLE = 1e12, 1.0
 

@@ -21,7 +21,16 @@ from tensorad.ir.dtypes import FLOAT32, FLOAT64, INT64
 from tensorad.ir.expr import Axis, Call, Expr, Select, axis, const, select
 from tensorad.ir.tensor import Compute, Scatter, Update, outputs
 from tensorad.ir.visit import postorder
-from tests.support.loop_cases import CASES, ZERO, conv2d, dense, flatten, float_input, pools, total
+from tests.support.loops.loop_cases import (
+    CASES,
+    ZERO,
+    conv2d,
+    dense,
+    flatten,
+    float_input,
+    pools,
+    total,
+)
 
 PLAIN = Choices(contract=False, flat=False)
 """Contractions have a schedule of their own: tests/codegen/contraction/test_contraction.py."""

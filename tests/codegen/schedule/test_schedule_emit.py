@@ -16,7 +16,7 @@ from tensorad.codegen.schedule.sums_in_memory import can_sum_in_memory, emit_sum
 from tensorad.ir.analysis.decisions import Decision, listening
 from tensorad.ir.expr import axis
 from tensorad.ir.tensor import Tensor
-from tests.support.small_loops import check_stores, loops_in, nest_for
+from tests.support.loops.small_loops import check_stores, loops_in, nest_for
 
 X = te.placeholder((6, 9), "float64", name="X")
 W = te.placeholder((9, 11), "float64", name="W")

@@ -11,8 +11,8 @@ from tensorad.codegen.schedule.nest_plan import Plan
 from tensorad.codegen.schedule.transpose import are_followed, crossing_axis, tile_lanes
 from tensorad.codegen.schedule.user_directives import check_vector_axis
 from tensorad.errors import BuildError
+from tests.support.loops.small_loops import nest_for
 from tests.support.machines import described
-from tests.support.small_loops import nest_for
 
 X = te.placeholder((64, 64), name="X")
 

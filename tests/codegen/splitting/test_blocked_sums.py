@@ -13,7 +13,7 @@ from tensorad.codegen.splitting.blocked_sums import block_sums
 from tensorad.ir.expr import Expr
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Tensor
-from tests.support.small_loops import arrays_for, op_of, with_bodies
+from tests.support.loops.small_loops import arrays_for, op_of, with_bodies
 
 X = te.placeholder((3, 40), "float64", name="X")
 LONG = te.placeholder((1 << 20,), "float64", name="L")

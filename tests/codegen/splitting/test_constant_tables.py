@@ -8,7 +8,7 @@ from tensorad import te
 from tensorad.codegen.splitting.constant_tables import write_tables
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.ir.visit import reads
-from tests.support.small_loops import check_stores, nest_for, plainly
+from tests.support.loops.small_loops import check_stores, nest_for, plainly
 
 X = te.placeholder((37,), "float64", name="X")
 

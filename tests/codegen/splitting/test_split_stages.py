@@ -11,7 +11,7 @@ from tensorad import te
 from tensorad.codegen.splitting.stages import split_stages, stage_uses
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Tensor
-from tests.support.small_loops import arrays_for, op_of, with_bodies
+from tests.support.loops.small_loops import arrays_for, op_of, with_bodies
 
 X = te.placeholder((4, 6), "float64", name="X")
 Made = Callable[[], Tensor]

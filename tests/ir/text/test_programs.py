@@ -8,11 +8,11 @@ import pytest
 import tensorad as ta
 from tensorad.ir.dtypes import FLOAT64
 from tensorad.ir.expr import Const, call, const
+from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Compute, Placeholder, Tensor, outputs, saved
 from tensorad.ir.text.listing import program_of
 from tensorad.ir.text.parser import parse_program
 from tensorad.ir.text.program import Program, Tree, tree_leaves
-from tensorad.ir.verify import verify
 from tests.random.generators import random_program, random_symbolic_program
 from tests.support.programs import loops
 from tests.support.programs.loops import cumulative, newton

@@ -11,6 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad.ir.analysis.blocks import inner_ops, op_sizes, ops_between
 from tensorad.ir.expr import int_const, local_size
+from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import (
     Block,
     Branch,
@@ -23,7 +24,6 @@ from tensorad.ir.tensor import (
     outputs,
     saved,
 )
-from tensorad.ir.verify import verify
 from tensorad.ir.visit import op_inputs
 from tensorad.passes import Pass
 from tensorad.simplify.control.equal_operations import share_operations

@@ -147,3 +147,17 @@ def test_an_axis_that_stands_for_others_is_not_taken_twice() -> None:
     assert isinstance(rows, Reduce) and not free_leaves(rows)
     inner = rows.sources[0].args[0]
     assert [str(x) for x in free_leaves(inner)] == [str(x) for x in rows.axes]
+
+
+def test_equal_sums_whose_bounds_come_from_data() -> None:
+    """Which of them are one is left open; none is lost."""
+    x, n = te.placeholder((6,), "float64", name="x"), te.placeholder((3,), "int64", name="n")
+
+    def rows(a: Expr) -> Expr:
+        k = te.reduce_axis((0, te.minimum(te.maximum(n[a], 0), 6)), name="k")
+        return te.sum(x[k] * x[k], axis=k)
+
+    one, other = te.compute((3,), rows), te.compute((3,), rows)
+    along = jvp(one * other, {x: x})
+    found = build(along, [x, n])(np.arange(6.0), np.array([2, 6, 0]))
+    assert found.tolist() == [4.0, 4 * 55.0**2, 0.0]

@@ -25,7 +25,7 @@ from tensorad.simplify.formula.inline import inline_non_reductions, inline_reads
 from tensorad.simplify.formula.joined import inner_reductions, joined
 from tensorad.simplify.formula.tidy import Task, Tidy
 from tensorad.simplify.formula.unused_axes import drop_unused_axes
-from tests.support.small_loops import arrays_for, op_of, with_bodies
+from tests.support.loops.small_loops import arrays_for, op_of, with_bodies
 
 X = te.placeholder((4, 5), "float64", name="X")
 V = te.placeholder((5,), "float64", name="V")

@@ -21,8 +21,8 @@ from tensorad.simplify.zeros.tested_indices import (
     otherwise_fail,
     unsure_dimensions,
 )
+from tests.support.loops.small_loops import arrays_for, op_of, with_bodies
 from tests.support.oracles import evaluate
-from tests.support.small_loops import arrays_for, op_of, with_bodies
 
 X = te.placeholder((4, 5), "float64", name="X")
 WHERE = te.placeholder((4,), "int64", name="W")

@@ -276,7 +276,7 @@ def a_vector_of_another_shape() -> None:
 @CASES.refused(
     BindError,
     "the arguments do not fit hvp: missing a required argument: 'vectors'.",
-    "  in: hvp(f, primals, vectors)",
+    "  in: hvp(f, primals, vectors, *, fw_mode=None)",
     "  hint: call it as it is defined.",
 )
 def vectors_that_are_missing() -> None:

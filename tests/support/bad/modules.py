@@ -303,7 +303,7 @@ def a_name_of_another_block() -> None:
 
 @CASES.refused(
     ProgramTextError,
-    "expected 'def', 'constant', 'combiner' or 'function', found 'y'.",
+    "expected 'def', 'define', 'type', 'constant', 'combiner' or 'function', found 'y'.",
     "  in: line 1, column 1: y = f(x)",
     "  hint: the grammar of programs is in tensorad/ir/text/README.md.",
 )

@@ -1,0 +1,314 @@
+"""Both modes through functions that call themselves: definitions derived of definitions.
+
+Of a definition f are made: one that returns, beside f's results, a record of what the derivative
+reads of this call; and one from this record and adjoints of the results to adjoints of the params
+(or from the record and tangents to tangents). The record of a call holds those of the calls in it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from tensorad.autodiff.control.activity import active_inside, active_tensors
+from tensorad.autodiff.control.heads import BlockVjp, Given, Seed, Sent, always
+from tensorad.autodiff.control.pieces import with_dtype, zeros_like
+from tensorad.autodiff.control.record_flows import check_no_batch
+from tensorad.autodiff.control.records import tangent_dtype
+from tensorad.autodiff.local.overrides import Rules
+from tensorad.ir.analysis.blocks import ops_between
+from tensorad.ir.records import (
+    Definition,
+    Field,
+    RecordType,
+    Recursion,
+    Variant,
+    fields_of,
+    inject,
+    recursion,
+    stand_ins,
+)
+from tensorad.ir.tensor import (
+    Block,
+    Constant,
+    Control,
+    FunctionCall,
+    Saved,
+    Shape,
+    Tensor,
+    outputs,
+)
+from tensorad.ir.visit import op_inputs
+from tensorad.simplify.control.levels import Around, Saves, inner_first, values_of
+
+Active = tuple[int, ...]
+"""Numbers of params that derivatives are by."""
+Block_ = TypeVar("Block_", bound=Callable[..., Any])
+"""What differentiates a block, in one of both modes."""
+
+
+Tangents = Mapping[Tensor, Tensor]
+BlockJvp = Callable[[Tangents, Sequence[Tensor], Shape, Rules], Tangents]
+"""(tangents of some params, tensors of the block, batch, rules) -> tangents of those that move."""
+
+
+@dataclass(frozen=True)
+class Moving:
+    """What the tangents of an operation's outputs are made from.
+
+    Attributes:
+        tangents: (*batch, ...) of its operands.
+        kept: what is wanted of its inside.
+        read: tensors, outputs among them, that have their tangents used.
+    """
+
+    tangents: Tangents
+    kept: Sequence[Saved]
+    batch: Shape
+    rules: Rules
+    jvp: BlockJvp
+    read: Collection[Tensor]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A definition's derivative by the params `wanted`, in one of both modes.
+
+    Attributes:
+        saving: (params) -> (results, record of what the other one reads).
+        linear: (record, adjoint of each smooth result) -> adjoints of the params; in forward mode
+            (record, tangents of the params) -> the tangent of each smooth result.
+    """
+
+    saving: Definition
+    linear: Definition
+    wanted: Active
+
+
+def recursion_adjoints(op: Recursion, given: Given) -> list[Sent]:
+    """What operands receive from a call of a definition."""
+    check_no_batch(op, given.batch)
+    moving = [k for k, t in enumerate(op.operands) if t in given.active]
+    found = _derived_call(op, _Reversed, tuple(moving), given.vjp, given.heads)
+    heads = [
+        given.heads[t].value if t in given.heads else zeros_like(t, ())
+        for t in found.results
+        if t.dtype.is_differentiable
+    ]
+    adjoints = recursion(found.by.linear, (found.record, *heads), op.source)
+    pairs = zip(found.by.wanted, adjoints, strict=True)
+    return [Sent(op.operands[k], t, always) for k, t in pairs if k in moving]
+
+
+def recursion_tangents(op: Recursion, given: Moving) -> dict[Tensor, Tensor]:
+    """The tangents of a definition's results."""
+    check_no_batch(op, given.batch)
+    moving = [k for k, t in enumerate(op.operands) if t in given.tangents]
+    found = _derived_call(op, _Pushed, tuple(moving), given.jvp, given.read)
+    wanted = [op.operands[k] for k in found.by.wanted]
+    along = [given.tangents[t] if t in given.tangents else zeros_like(t, ()) for t in wanted]
+    tangents = recursion(found.by.linear, (found.record, *along), op.source)
+    smooth = [t for t in found.results if t.dtype.is_differentiable]
+    return dict(zip(smooth, tangents, strict=True))
+
+
+class _Call(NamedTuple):
+    """A call that saves what its derivative reads."""
+
+    by: Derived
+    record: Tensor
+    results: tuple[Tensor, ...]
+
+
+def _derived_call(
+    op: Recursion,
+    mode: type[_Derivation[Block_]],
+    moving: Active,
+    differentiate: Block_,
+    moved: Collection[Tensor],
+) -> _Call:
+    """The call itself, if it saves for this mode and nothing moves what it saves; or one that
+    does."""
+    made = outputs(op)
+    found = op.definition.derived.get(("saves", mode))
+    if isinstance(found, Derived) and set(moving) <= set(found.wanted) and made[-1] not in moved:
+        return _Call(found, made[-1], made[:-1])
+    found = derived(op.definition, mode, moving, differentiate)
+    return _Call(found, recursion(found.saving, op.operands, op.source)[-1], made)
+
+
+def derived(
+    definition: Definition,
+    mode: type[_Derivation[Block_]],
+    wanted: Active,
+    differentiate: Block_,
+) -> Derived:
+    """The derivative of a definition; it is made when it is lowered or run."""
+    key = (mode, wanted)
+    if key not in definition.derived:
+        made = mode(definition, wanted, differentiate).result
+        definition.derived[key] = made
+        made.saving.derived["saves", mode] = made
+    result = definition.derived[key]
+    assert isinstance(result, Derived), "this is what the key stands for"
+    return result
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a derivation finds: the results of both definitions, and the kinds of records."""
+
+    saving: Sequence[Tensor]
+    linear: Sequence[Tensor]
+    variants: Sequence[Variant]
+
+
+class _Derivation(ABC, Generic[Block_]):
+    """A definition's derivative. `own` are the adjoints, or tangents, that it is given."""
+
+    def __init__(self, definition: Definition, wanted: Active, differentiate: Block_) -> None:
+        self.definition = definition
+        self.wanted = wanted
+        self.differentiate = differentiate
+        name, types, params = definition.name, definition.types, definition.params
+        self.record = RecordType(f"{name}.saved").later(lambda: self.made.variants)
+        self.params = stand_ins([Field(p.name, p.shape, p.dtype) for p in params])
+        self.smooth = [k for k, f in enumerate(types) if f.dtype.is_differentiable]
+        saved = Field("saved", (), self.record)
+        by = [_moved(Field(p.name, p.shape, p.dtype)) for p in [params[k] for k in wanted]]
+        of = [_moved(types[k]) for k in self.smooth]
+        own, made = (of, by) if self.is_reverse else (by, of)
+        self.given = stand_ins([saved, *own])
+        saving = Definition(f"{name}_saving", self.params, (*types, saved), definition)
+        linear = Definition(f"d{name}", self.given, made)
+        self.result = Derived(
+            saving.later(lambda: self.made.saving), linear.later(lambda: self.made.linear), wanted
+        )
+
+    is_reverse: ClassVar[bool]
+
+    @abstractmethod
+    def moved(self, call: FunctionCall, own: Sequence[Tensor]) -> list[Tensor]:
+        """Abstract: the adjoints or tangents of a call with the params, from those given."""
+
+    @cached_property
+    def made(self) -> _Made:
+        """The derivation, once it is asked for."""
+        call = self.call()
+        record, *own = self.given
+        moved = self.moved(call, own)
+        needed = _read_of(call, self.params, moved, own)
+        fields = [Field(f"{t.name}_{n}", t.shape, t.dtype) for n, t in enumerate(needed)]
+        variants = [Variant("saved", tuple(fields))]
+        self.record.complete(variants)
+        saving = (*outputs(call), inject(self.record, 0, needed))
+        return _Made(saving, self.opened(fields_of(record, 0), needed, own, moved), variants)
+
+    def call(self) -> FunctionCall:
+        """What the definition does, the calls in it saving what their derivatives read."""
+        block = self.definition.block
+        calls = _active_calls(block, [block.params[k] for k in self.wanted])
+
+        def saving(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
+            if not isinstance(op, Recursion) or op.definition not in calls:
+                return values_of(op, saves)
+            wanted = calls[op.definition]
+            found = derived(op.definition, type(self), wanted, self.differentiate)
+            return recursion(found.saving, op.operands, op.source)[:-1]
+
+        results = inner_first(block.results, block.params, saving)
+        names = tuple([f.name for f in self.definition.types])
+        blocks = (Block(block.params, tuple(results)),)
+        return FunctionCall(names, self.params, blocks, function=self.definition.name)
+
+    def opened(
+        self,
+        values: Sequence[Tensor],
+        needed: Sequence[Tensor],
+        own: Sequence[Tensor],
+        moved: Sequence[Tensor],
+    ) -> tuple[Tensor, ...]:
+        """The adjoints or tangents, of the values that a record holds."""
+        if not moved:
+            return ()
+        names = tuple([t.name for t in moved])
+        block = Block((*needed, *own), tuple(moved))
+        name = f"d{self.definition.name}"
+        return outputs(FunctionCall(names, (*values, *own), (block,), function=name))
+
+
+class _Reversed(_Derivation[BlockVjp]):
+    """Reverse mode."""
+
+    is_reverse = True
+
+    def moved(self, call: FunctionCall, own: Sequence[Tensor]) -> list[Tensor]:
+        """The adjoints of the params wanted."""
+        results = outputs(call)
+        seeds = [Seed(results[k], h) for k, h in zip(self.smooth, own, strict=True)]
+        wrt = [self.params[k] for k in self.wanted]
+        found = self.differentiate(seeds, wrt, (), {}).adjoints if wrt else ()
+        pairs = zip(wrt, found, strict=True)
+        return [zeros_like(p, ()) if t is None else with_dtype(t, p.dtype) for p, t in pairs]
+
+
+class _Pushed(_Derivation[BlockJvp]):
+    """Forward mode."""
+
+    is_reverse = False
+
+    def moved(self, call: FunctionCall, own: Sequence[Tensor]) -> list[Tensor]:
+        """The tangents of the smooth results."""
+        results = [outputs(call)[k] for k in self.smooth]
+        given = dict(zip([self.params[k] for k in self.wanted], own, strict=True))
+        found = self.differentiate(given, results, (), {})
+        return [with_dtype(found[t], t.dtype) if t in found else zeros_like(t, ()) for t in results]
+
+
+def _moved(f: Field) -> Field:
+    """The derivative by a field."""
+    return Field(f"d{f.name}", f.shape, tangent_dtype(f.dtype))
+
+
+def _read_of(
+    call: FunctionCall, params: Sequence[Tensor], made: Sequence[Tensor], own: Sequence[Tensor]
+) -> list[Tensor]:
+    """What tensors read of a call: its params, its results, and what is saved of it."""
+    found: dict[Tensor, None] = {}
+    seen = dict.fromkeys(own)
+    ends = dict.fromkeys(params)
+    stack = list(made)[::-1]
+    while stack:
+        t = stack.pop()
+        if t in seen or isinstance(t.op, Constant):
+            continue
+        seen[t] = None
+        of_call = t.op is call or (isinstance(t.op, Saved) and t.op.control is call)
+        if of_call or t in ends:
+            found[t] = None
+        else:
+            stack += reversed(op_inputs(t.op))
+    return list(found)
+
+
+def _active_calls(block: Block, start: Sequence[Tensor]) -> dict[Definition, Active]:
+    """The definitions that a block calls with operands that depend on some of its params, with the
+    numbers of these operands, of all such calls together."""
+    found: dict[Definition, dict[int, None]] = {}
+    stack = [(block.params, block.results, dict.fromkeys(start))]
+    while stack:
+        params, results, active = stack.pop()
+        order = ops_between(results, dict.fromkeys(params))
+        moving = active_tensors(order, active, {})
+        for op in order:
+            if isinstance(op, Recursion):
+                own = [k for k, t in enumerate(op.operands) if t in moving]
+                found.setdefault(op.definition, {}).update(dict.fromkeys(own))
+            elif isinstance(op, Control):
+                inside = active_inside(op, moving, {})
+                for b, inner in zip(op.blocks, inside, strict=False):
+                    stack.append((b.params, b.results, {p: None for p in b.params if p in inner}))
+    return {d: tuple(sorted(own)) for d, own in found.items() if own}

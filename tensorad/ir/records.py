@@ -1,0 +1,279 @@
+"""Data of several kinds, and functions that call themselves, as operations.
+
+A record has one of the variants of its type, and a value for each field of the variant. A 0-d
+tensor of the type is a handle of it; records are never changed, so equal handles are equal values.
+They are told apart by a branch by their tag, whose blocks use the fields of one variant each.
+These operations have no effects: a program with them is data flow like any other. What a definition
+uses are its params, constants, and sizes that are extents of its params.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tensorad.errors import DefinitionError, InternalError
+from tensorad.ir.dtypes import INT64, DType
+from tensorad.ir.source import source_line
+from tensorad.ir.tensor import Block, Control, Placeholder, Shape, Tensor, outputs
+
+
+class Field(NamedTuple):
+    """A value that records of a variant have."""
+
+    name: str
+    shape: Shape
+    dtype: DType
+
+
+class Variant(NamedTuple):
+    """One of the kinds of records that a type has."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+class RecordType(DType):
+    """The dtype of handles: records of several variants, nominal.
+
+    It is made before its variants are known (`complete`), since fields may have the type itself.
+    """
+
+    _variants: tuple[Variant, ...] | None
+    _make: Callable[[], Sequence[Variant]] | None
+    _holds_floats: bool | None
+    derived: dict[object, Any]
+    """What is derived of it, by what was asked for."""
+
+    def __new__(cls, name: str) -> RecordType:
+        self = super().__new__(cls, name, "record", 64)
+        assert isinstance(self, RecordType)
+        self._variants = None
+        self._make = None
+        self._holds_floats = None
+        self.derived = {}
+        return self
+
+    def __reduce__(self) -> str:
+        raise DefinitionError(
+            f"values of the data type {self} cannot be pickled.",
+            hint="keep the function that makes them, and call it again.",
+        )
+
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The kinds of records, by tag."""
+        if self._variants is None and self._make is not None:
+            made = self._make()  # which may say it by itself, before it ends
+            self._variants = self._variants or tuple(made)
+        if self._variants is None:
+            raise InternalError(f"the record type {self} has no variants yet")
+        return self._variants
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether a record may hold a float.
+
+        So it is where that is asked before the variants are known, and stays: what was derived
+        since goes by it.
+        """
+        if self._holds_floats is None:
+            self._holds_floats = self._may_hold_floats()
+        return self._holds_floats
+
+    def _may_hold_floats(self) -> bool:
+        seen: dict[RecordType, None] = {}
+        stack = [self]
+        while stack:
+            dtype = stack.pop()
+            if dtype in seen:
+                continue
+            seen[dtype] = None
+            if dtype._holds_floats is not None or dtype._variants is None:
+                dtype._holds_floats = dtype._holds_floats is not False
+                if dtype._holds_floats:
+                    return True
+                continue
+            for f in [f for v in dtype._variants for f in v.fields]:
+                if f.dtype.is_float:
+                    return True
+                if isinstance(f.dtype, RecordType):
+                    stack.append(f.dtype)
+        return False
+
+    def later(self, make: Callable[[], Sequence[Variant]]) -> RecordType:
+        """Have the variants made when they are asked for."""
+        self._make = make
+        return self
+
+    def complete(self, variants: Sequence[Variant]) -> RecordType:
+        """Say what the variants are, once."""
+        if self._variants is not None:
+            raise InternalError(f"the record type {self} has variants already")
+        self._variants = tuple(variants)
+        return self
+
+    def tag(self, name: str) -> int:
+        """The number of a variant."""
+        return [v.name for v in self.variants].index(name)
+
+
+def is_record(dtype: DType) -> bool:
+    """Whether elements of a dtype are handles."""
+    return isinstance(dtype, RecordType)
+
+
+def stand_ins(fields: Sequence[Field], owner: str = "") -> tuple[Tensor, ...]:
+    """A placeholder for each field."""
+    made = [Placeholder(f.name, f.shape, f.dtype, owner) for f in fields]
+    return tuple([outputs(p)[0] for p in made])
+
+
+@dataclass(frozen=True, eq=False)
+class Inject(Control):
+    """A new record of variant `tag`; the operands are its fields. One output, its handle."""
+
+    dtype: RecordType = field(kw_only=True)
+    tag: int = field(kw_only=True)
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        return stand_ins([Field(self.names[0], (), self.dtype)])
+
+    @property
+    def variant(self) -> Variant:
+        """The variant of the record."""
+        return self.dtype.variants[self.tag]
+
+
+@dataclass(frozen=True, eq=False)
+class Tag(Control):
+    """The number of a record's variant (0-d int64). A branch by it tells records apart."""
+
+    @property
+    def record(self) -> RecordType:
+        """The type of the record."""
+        dtype = self.operands[0].dtype
+        assert isinstance(dtype, RecordType), "the operand is a handle"
+        return dtype
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        return stand_ins([Field(self.names[0], (), INT64)])
+
+
+@dataclass(frozen=True, eq=False)
+class Fields(Control):
+    """The fields of a record that has variant `tag`: known where a branch by its tag says so."""
+
+    tag: int = field(kw_only=True)
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        return stand_ins(self.variant.fields)
+
+    @property
+    def variant(self) -> Variant:
+        """The variant of the record."""
+        dtype = self.operands[0].dtype
+        assert isinstance(dtype, RecordType), "the operand is a handle"
+        return dtype.variants[self.tag]
+
+
+class Definition:
+    """A function that may call itself, or others that call it: nominal, complete later.
+
+    Attributes:
+        name: the user's.
+        params: stand for the operands of a call.
+        types: name, shape and dtype of each result.
+        extends: a definition whose results are the first of these.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        params: Sequence[Tensor],
+        types: Sequence[Field],
+        extends: Definition | None = None,
+    ) -> None:
+        self.name = name
+        self.extends = extends
+        self.params = tuple(params)
+        self.types = tuple(types)
+        self.derived: dict[object, Any] = {}
+        """What is derived of it, by what was asked for."""
+        self._block: Block | None = None
+        self._make: Callable[[], Sequence[Tensor]] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Definition {self.name}>"
+
+    @property
+    def block(self) -> Block:
+        """What a call does."""
+        if self._block is None and self._make is not None:
+            self._block = Block(self.params, tuple(self._make()))
+        if self._block is None:
+            raise InternalError(f"the definition of {self.name} is not complete")
+        return self._block
+
+    def later(self, make: Callable[[], Sequence[Tensor]]) -> Definition:
+        """Have the results made when they are asked for."""
+        self._make = make
+        return self
+
+    def complete(self, results: Sequence[Tensor]) -> Definition:
+        """Say what a call does, once."""
+        if self._block is not None or self._make is not None:
+            raise InternalError(f"the definition of {self.name} is complete already")
+        self._block = Block(self.params, tuple(results))
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Recursion(Control):
+    """The results of a definition on the operands: a call that stays one."""
+
+    definition: Definition = field(kw_only=True)
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        return stand_ins(self.definition.types)
+
+
+def inject(dtype: RecordType, tag: int, fields: Sequence[Tensor], name: str = "") -> Tensor:
+    """A new record's handle."""
+    own = name or dtype.variants[tag].name.lower()
+    return outputs(Inject((own,), tuple(fields), (), dtype=dtype, tag=tag))[0]
+
+
+def recursion(
+    definition: Definition, operands: Sequence[Tensor], source: str | None = None
+) -> tuple[Tensor, ...]:
+    """The results of a call."""
+    names = tuple([t.name for t in definition.types])
+    where = source_line() if source is None else source
+    return outputs(Recursion(names, tuple(operands), (), source=where, definition=definition))
+
+
+def tag_of(handle: Tensor) -> Tensor:
+    """The number of a record's variant."""
+    return outputs(Tag((f"{handle.name}.tag",), (handle,), (), source=""))[0]
+
+
+def fields_of(handle: Tensor, tag: int) -> tuple[Tensor, ...]:
+    """The fields of a record of a known variant, to be used in the block of a branch by the tag."""
+    assert isinstance(handle.dtype, RecordType), "the operand is a handle"
+    names = tuple([f.name for f in handle.dtype.variants[tag].fields])
+    return outputs(Fields(names, (handle,), (), source="", tag=tag)) if names else ()
+
+
+def definitions_in(controls: Sequence[Control]) -> list[Definition]:
+    """The definitions that operations call."""
+    return list(dict.fromkeys([c.definition for c in controls if isinstance(c, Recursion)]))

@@ -1,0 +1,432 @@
+"""The partial evaluator: programs run on tensors of a trace, numbers, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from tensorad.errors import DefinitionError, DTypeError, GradError, LimitError, ShapeError
+from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.dtypes import BOOL, INT64, DType
+from tensorad.ir.expr import Const, Expr
+from tensorad.ir.reference.known import Evaluation, current, evaluating, known
+from tensorad.ir.tensor import Compute, Shape, Tensor, outputs
+from tensorad.language.formulas import tensors_of
+from tensorad.language.machine import Machine, one_or_all
+from tensorad.language.operators import applied, arrays_made, folded
+from tensorad.language.terms import (
+    Binding,
+    Block,
+    Formula,
+    Function,
+    If,
+    Loop,
+    Name,
+    Operator,
+    Program,
+    free_names,
+)
+from tensorad.language.types import Meaning, TensorText, dtype_named
+from tensorad.language.values import Cell, Closure, Derived, Env, Tagged, Value, leaves, mapped
+from tensorad.program.branches import cond
+from tensorad.program.calls import shape_of
+from tensorad.program.forms import jvp, value_and_grad
+from tensorad.program.loops import for_loop, is_written_out, while_loop
+from tensorad.program.references import frames
+from tensorad.program.references.contents import in_dtype
+from tensorad.program.trees import flatten, register_tree, unflatten
+from tensorad.program.values import alone, as_tensor, dtype_of, is_number, promoted
+
+MOST_BRANCHES: Final = 40
+"""How deep a function is unfolded inside of branches whose conditions are unknown."""
+
+
+class TracedCell(frames.Cell, Cell):
+    """A reference, whose contents the trace knows."""
+
+    def __init__(self, name: str, line: int, held: frames.Held) -> None:
+        frames.Cell.__init__(self, name, f"line {line}", held)
+        self.line = line
+
+
+def _taken_apart(f: Closure) -> tuple[Iterable[Value], object]:
+    """What a function value captures, and the rest of it."""
+    names = _captured(f)
+    meanings = tuple(sorted(f.env.meanings.items(), key=lambda pair: pair[0]))
+    top = f.env
+    while top.outer is not None:
+        top = top.outer
+    return [f.env[n] for n in names], (f.function, tuple(names), meanings, _Same(top))
+
+
+def _put_together(meta: Any, children: Sequence[Value]) -> Closure:
+    function, names, meanings, top = meta
+    own = Env(top.env, dict(zip(names, children, strict=True)), dict(meanings))
+    return Closure(function, own)
+
+
+class _Same:
+    """The names of a program, equal to themselves alone."""
+
+    def __init__(self, env: Env) -> None:
+        self.env = env
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.env is self.env
+
+    def __hash__(self) -> int:
+        return id(self.env)
+
+
+def _captured(f: Closure) -> list[str]:
+    """Names of what a function uses from around it, without functions of the program."""
+    own = f.function
+    found = []
+    for name in free_names(own.block, (own.name, *[n for n, _ in own.params])):
+        env: Env | None = f.env
+        while env is not None and name not in env.values:
+            env = env.outer
+        if env is not None and env.outer is not None:
+            found.append(name)
+    return found
+
+
+register_tree(Closure, _taken_apart, _put_together)
+
+
+def evaluated(program: Program, name: str, args: Sequence[Value]) -> Value:
+    """The result of a function of tensors; within a trace.
+
+    Raises:
+        UserError: a term is applied to what it does not take; the error has its line.
+        LimitError: a function is unfolded too often.
+    """
+    with evaluating(current()) as evaluation:
+        run = Evaluator(program, evaluation)
+        return run.apply(run.function(name), tuple(args))
+
+
+class Evaluator(Machine[Any]):
+    """Values are numbers, formulas of counters, and tensors."""
+
+    def __init__(self, program: Program, evaluation: Evaluation) -> None:
+        super().__init__(program)
+        self.evaluation = evaluation
+        self.depth = 0
+        self.nested: dict[Function, list[int]] = {}
+
+    def apply(self, function: Value, args: tuple[Value, ...]) -> Value:
+        """A call, unfolded.
+
+        Raises:
+            LimitError: the function was unfolded too often, or its recursion depends on data.
+        """
+        f = self.callable(function)
+        if not isinstance(f, Closure):
+            return super().apply(f, args)
+        own = f.function
+        inside = self.nested.setdefault(own, [])
+        if len(set(inside)) > MOST_BRANCHES:
+            raise LimitError(
+                f"{own.name} calls itself under branches whose conditions only data tell.",
+                hint="the depth of a recursion is known when the program is written down: make its "
+                "argument static, or repeat with a loop.",
+            )
+        inside.append(self.depth)
+        try:
+            with self.evaluation.unfolding(own, own.name):
+                return super().apply(f, args)
+        finally:
+            inside.pop()
+
+    def kept(self, made: Any) -> Any:
+        """What was made, remembered; numbers where they are known."""
+        if isinstance(made, tuple):
+            return tuple([self.kept(t) for t in made])
+        if isinstance(made, Tensor):
+            if not made.shape and made.dtype in (BOOL, INT64):
+                value = known(made)
+                if value is not None:
+                    return bool(value) if made.dtype is BOOL else int(value)
+            if not self.depth:
+                self.evaluation.made.append(made)
+        return made
+
+    def type_of(self, value: Any) -> tuple[DType, Shape]:
+        """Dtype and shape of a leaf."""
+        return alone(dtype_of(value)), shape_of(value)
+
+    def as_declared(self, t: TensorText, value: Value, meanings: dict[str, Any]) -> Any:
+        """Numbers stay numbers where they have the dtype alone."""
+        if not is_number(value):
+            return value
+        wanted, own = dtype_named(t.dtype, meanings), alone(dtype_of(value))
+        if wanted is None or wanted is own or (own.is_float and not wanted.is_float):
+            return value
+        return as_tensor(value, "number", wanted)
+
+    def formula(self, term: Formula, env: Env, b: Binding) -> tuple[Value, ...]:
+        """The tensors of a formula; whole numbers are written into it."""
+        meanings: dict[str, Meaning] = dict(env.meanings)
+        tensors: dict[str, Tensor] = {}
+        for n in term.reads:
+            value = self.leaf(self.atom(Name(n), env), "a formula")
+            if isinstance(value, Expr) or (is_number(value) and isinstance(value, int)):
+                meanings[n] = value
+            else:
+                tensors[n] = as_tensor(value, n)
+        made: tuple[Value, ...] = self.kept(tensors_of(term, tensors, meanings, b.line))
+        return made
+
+    def operator(self, term: Operator, args: Sequence[Any], b: Binding) -> Value:
+        """What an operator makes."""
+        if all(is_number(a) or isinstance(a, bool) for a in args):
+            number = folded(term.name, args)
+            if number is not None:
+                return number
+        options = dict(term.options)
+        given = [as_tensor(a, "i") if isinstance(a, Expr) else a for a in args]
+        made = arrays_made(lambda some: applied(term.name, some, options), given)
+        return self.kept(_called(made, b))
+
+    def new_cell(self, name: str, line: int, content: Value) -> Value:
+        """A new reference of the trace."""
+        return TracedCell(name, line, _held(name, content))
+
+    def read(self, cell: Cell) -> Value:
+        """What it holds here."""
+        held = frames.read(_traced(cell))
+        return unflatten(held.structure, held.leaves)
+
+    def write(self, cell: Cell, content: Value) -> None:
+        """Let it hold something else from here on."""
+        own = _traced(cell)
+        old, new = frames.read(own), _held(cell.name, content)
+        if old.structure == new.structure:
+            new = _promoted(cell.name, old, new)
+        frames.write(own, new)
+
+    def branch(self, condition: Any, term: If, env: Env, b: Binding) -> Value:
+        """The block that a known condition chooses; otherwise both, joined."""
+        dtype, shape = self.type_of(condition)
+        if dtype is not BOOL or shape:
+            raise DTypeError(
+                f"if takes a bool[], got {self.shown(condition)}.", hint="compare, x > 0.0."
+            )
+        value = known(condition)
+        if value is not None:
+            return self.block(term.then if value else term.orelse, Env(env, {}))
+        ends: list[Value] = []
+        arms = self.arm(term.then, env, ends), self.arm(term.orelse, env, ends)
+        return self.joined(lambda: cond(condition, *arms))
+
+    def arm(self, block: Block, env: Env, ends: list[Value]) -> Callable[[], Value]:
+        """What a block does, as a function; `ends`: what the blocks before result in."""
+
+        def run() -> Value:
+            made = self.block(block, Env(env, {}))
+            for other in ends:
+                _check_alike(other, made)
+            ends.append(made)
+            return made
+
+        return run
+
+    def joined(self, run: Callable[[], Value]) -> Value:
+        """What comes out of a branch or a loop."""
+        self.depth += 1
+        try:
+            made = run()
+        finally:
+            self.depth -= 1
+        return mapped(made, self.kept)
+
+    def loop(self, term: Loop, env: Env, b: Binding) -> Value:
+        """Few known iterations one after the other; otherwise a loop."""
+        names = [n for n, _ in term.carries]
+        start = self.atoms([a for _, a in term.carries], env)
+
+        def own(carry: Value, counter: Any) -> Env:
+            values = dict(zip(names, carry, strict=True))
+            if term.counter is not None:
+                values[term.counter] = counter.value if isinstance(counter, Const) else counter
+            return Env(env, values)
+
+        def body(counter: Any, carry: Value) -> Value:
+            made = self.block(term.body, own(carry, counter))
+            return (made,) if len(names) == 1 else made
+
+        test = term.test
+        if test is not None:
+            return one_or_all(self.repeated(
+                lambda carry: self.block(test, own(carry, None)), lambda c: body(None, c), start
+            ))  # fmt: skip
+        trips = self.leaf(self.atom(term.trips, env), "loop") if term.trips is not None else 0
+        count = known(trips)
+        is_out = count is not None and (
+            is_written_out(int(count))
+            or (_has_functions(start) and int(count) <= self.evaluation.budget)
+        )
+        if is_out:
+            carry: Value = start
+            for n in range(int(count)):
+                carry = body(n, carry)
+            return one_or_all(carry)
+        return one_or_all(self.joined(lambda: for_loop(0, trips, body, start)))
+
+    def repeated(
+        self, test: Callable[[Value], Value], body: Callable[[Value], Value], carry: Value
+    ) -> Value:
+        """Iterations whose tests are known, then a loop of the rest."""
+        n = 0
+        while is_written_out(n + 1):
+            value = known(test(carry))
+            if value is None:
+                break
+            if not value:
+                return carry
+            carry = body(carry)
+            n += 1
+        return self.joined(lambda: while_loop(test, body, carry))
+
+    def derivative(self, f: Derived, args: tuple[Value, ...]) -> Value:
+        """By the derivatives of functions: adjoints are values like the arguments."""
+        if f.kind == "jvp":
+            return self.pushed(f, args)
+        flat = [as_tensor(v, "x") for v in leaves(args) if self.is_float(v)]
+
+        def run(*some: Tensor) -> Tensor:
+            y = self.apply(f.of, _with_floats(args, some, self.is_float))
+            if isinstance(y, (tuple, Closure, Derived, Cell, Tagged)) or shape_of(y):
+                raise ShapeError(
+                    f"{f.kind} takes a function whose result is one float without axes, got "
+                    f"{self.shown(y)}.",
+                    hint="sum it, sum(y).",
+                )
+            return as_tensor(y, "y")
+
+        if flat:
+            y, found = value_and_grad(run, argnums=tuple(range(len(flat))))(*flat)
+        else:
+            y, found = run(), ()
+        gradient = one_or_all(_adjoints(args, self.kept(tuple(found)), self.is_float))
+        return gradient if f.kind == "grad" else (self.kept(y), gradient)
+
+    def pushed(self, f: Derived, args: tuple[Value, ...]) -> Value:
+        """jvp(f)(x, dx): the value, and the tangent."""
+        if len(args) % 2:
+            raise GradError(
+                "the function that jvp makes takes a tangent for each argument.",
+                hint="write jvp(f)(x, dx).",
+            )
+        own, along = args[: len(args) // 2], args[len(args) // 2 :]
+        flat = [as_tensor(v, "x") for v in leaves(own) if self.is_float(v)]
+        tangents = [
+            as_tensor(v, "dx", t.dtype)
+            for v, t in zip([v for v in leaves(along) if self.is_float(v)], flat, strict=True)
+        ]
+        result: list[Value] = []
+
+        def run(*some: Tensor) -> tuple[Tensor, ...]:
+            result.append(self.apply(f.of, _with_floats(own, some, self.is_float)))
+            return tuple([as_tensor(v, "y") for v in leaves(result[-1])])
+
+        ys, dys = jvp(run, tuple(flat), tuple(tangents))
+        rest, moved = iter(self.kept(ys)), iter(self.kept(dys))
+        y = mapped(result[-1], lambda v: next(rest))
+        return y, mapped(y, lambda v: _or_unit(next(moved)), ())
+
+    def is_float(self, v: Any) -> bool:
+        """Whether derivatives flow to a leaf."""
+        return dtype_of(v).is_float
+
+
+def _called(made: Any, b: Binding) -> Any:
+    """What an operator makes, by the name that the text gives it."""
+    if b.is_named and len(b.names) == 1 and isinstance(made, Tensor):
+        op = made.op
+        if isinstance(op, Compute) and len(op.bodies) == 1:
+            return outputs(replace(op, name=b.names[0]))[0]
+    return made
+
+
+def _or_unit(tangent: Any) -> Any:
+    return () if tangent is None else tangent
+
+
+def _with_floats(
+    args: tuple[Value, ...], floats: Sequence[Tensor], is_float: Callable[[Any], bool]
+) -> tuple[Value, ...]:
+    rest = iter(floats)
+    return tuple([mapped(a, lambda v: next(rest) if is_float(v) else v) for a in args])
+
+
+def _adjoints(
+    args: tuple[Value, ...], found: Sequence[Tensor], is_float: Callable[[Any], bool]
+) -> list[Value]:
+    rest = iter(found)
+    return [mapped(a, lambda v: next(rest) if is_float(v) else (), ()) for a in args]
+
+
+def _has_functions(value: Value) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_has_functions, value))
+    return isinstance(value, (Closure, Derived, Tagged))
+
+
+def _check_alike(one: Value, other: Value) -> None:
+    """Data choose tensors.
+
+    Raises:
+        DefinitionError: they choose functions, or tags.
+    """
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        for a, b in zip(one, other, strict=False):
+            _check_alike(a, b)
+    elif isinstance(one, Tagged) and isinstance(other, Tagged):
+        if one.tag != other.tag:
+            raise DefinitionError(
+                f"data choose between a value tagged {one.tag} and one tagged {other.tag}.",
+                hint="match them inside of the blocks, and result in tensors.",
+            )
+        _check_alike(one.fields, other.fields)
+    elif isinstance(one, Closure) and isinstance(other, Closure):
+        a, b = one.function, other.function
+        if a is not b:
+            raise DefinitionError(
+                f"data choose between the functions of lines {a.line} and {b.line}.",
+                hint="call them inside of the blocks, and result in tensors.",
+            )
+
+
+def _traced(cell: Cell) -> TracedCell:
+    assert isinstance(cell, TracedCell), "the evaluator makes no others"
+    return cell
+
+
+def _held(name: str, content: Value) -> frames.Held:
+    flat = flatten(content, name)
+    dtypes = tuple([dtype_of(v) for v in flat.leaves])
+    return frames.Held(tuple(flat.leaves), tuple(flat.paths), flat.structure, dtypes)
+
+
+def _promoted(name: str, old: frames.Held, new: frames.Held) -> frames.Held:
+    """What is written, numbers in the dtype of what they meet.
+
+    Raises:
+        ShapeError, DTypeError: it is of another type than what is there.
+    """
+    changed: dict[int, tuple[Any, DType]] = {}
+    for n, (a, b) in enumerate(zip(old.leaves, new.leaves, strict=True)):
+        one, other = shape_of(a), shape_of(b)
+        dtype = promoted([old.dtypes[n], new.dtypes[n]])
+        if len(one) != len(other) or not all(map(same_dim, one, other)) or dtype is None:
+            kind = DTypeError if dtype is None else ShapeError
+            raise kind(
+                f"the reference {name} holds {alone(old.dtypes[n])}{list(one)}, but is given "
+                f"{alone(new.dtypes[n])}{list(other)}.",
+                hint="a reference holds values of one type.",
+            )
+        changed[n] = (in_dtype(b, new.paths[n], dtype), dtype)
+    return new.with_leaves(changed)

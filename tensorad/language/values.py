@@ -1,0 +1,129 @@
+"""Values of programs beside tensors: functions, references, tagged values, and their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tensorad.language.terms import Function
+from tensorad.language.types import Meaning
+
+Value = Any
+"""A number, a tensor, a tuple of values, a `Closure`, `Derived`, `Cell` or `Tagged`."""
+
+
+class Env:
+    """What names mean in a block: its own, then those around it.
+
+    Attributes:
+        meanings: what names in types stand for.
+    """
+
+    __slots__ = ("meanings", "outer", "values")
+
+    def __init__(
+        self,
+        outer: Env | None,
+        values: dict[str, Value],
+        meanings: dict[str, Meaning] | None = None,
+    ) -> None:
+        self.outer = outer
+        self.values = values
+        self.meanings: dict[str, Meaning] = meanings if meanings is not None else (
+            outer.meanings if outer is not None else {}
+        )  # fmt: skip
+
+    def __getitem__(self, name: str) -> Value:
+        env: Env | None = self
+        while env is not None:
+            if name in env.values:
+                return env.values[name]
+            env = env.outer
+        raise KeyError(name)
+
+
+@dataclass(frozen=True, eq=False)
+class Closure:
+    """A function with what its names mean."""
+
+    function: Function
+    env: Env
+
+
+@dataclass(frozen=True, eq=False)
+class Derived:
+    """A derivative of a function value; `kind`: see `Derive`."""
+
+    kind: str
+    of: Value
+
+
+class Cell:
+    """A reference; the store tells what is in it."""
+
+    def __init__(self, name: str, line: int) -> None:
+        self.name = name
+        self.line = line
+
+
+@dataclass(frozen=True, eq=False)
+class Tagged:
+    """A value of a tagged sum."""
+
+    tag: str
+    fields: tuple[Value, ...] = field(default=())
+
+
+@dataclass
+class Effects:
+    """How often references were read, written and made."""
+
+    reads: int = 0
+    writes: int = 0
+    allocations: int = 0
+
+
+OPAQUE: Final = (Closure, Derived, Cell)
+
+
+def leaves(value: Value) -> list[Value]:
+    """The tensors and numbers of a value, from left to right; functions have none."""
+    found: list[Value] = []
+    stack = [value]
+    while stack:
+        v = stack.pop()
+        if isinstance(v, tuple):
+            stack.extend(reversed(v))
+        elif isinstance(v, Tagged):
+            stack.extend(reversed(v.fields))
+        elif not isinstance(v, OPAQUE):
+            found.append(v)
+    return found
+
+
+def mapped(value: Value, f: Callable[[Value], Value], opaque: Value | None = None) -> Value:
+    """The value with other leaves; functions and references stay unless `opaque` is given."""
+    if isinstance(value, tuple):
+        return tuple([mapped(v, f, opaque) for v in value])
+    if isinstance(value, Tagged):
+        return Tagged(value.tag, tuple([mapped(v, f, opaque) for v in value.fields]))
+    if isinstance(value, OPAQUE):
+        return value if opaque is None else opaque
+    return f(value)
+
+
+def described(value: Value, leaf: Callable[[Value], str]) -> str:
+    """What a value is, for errors."""
+    match value:
+        case tuple():
+            return f"a tuple of {len(value)}" if value else "()"
+        case Closure():
+            return f"the function {value.function.name}"
+        case Derived():
+            return f"{value.kind} of {described(value.of, leaf)}"
+        case Cell():
+            return f"the reference {value.name}"
+        case Tagged():
+            return f"a value tagged {value.tag}"
+    return leaf(value)

@@ -1,0 +1,228 @@
+"""Checkpoints: functions of whose inside little is stored for derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from itertools import pairwise
+from typing import Any
+
+from tensorad.errors import DefinitionError
+from tensorad.ir.analysis.blocks import captures, ops_between
+from tensorad.ir.arrays.checkpoints import Checkpoint
+from tensorad.ir.arrays.elementwise import copied_from
+from tensorad.ir.arrays.tracing import tracing
+from tensorad.ir.expr import LocalSize
+from tensorad.ir.order import sizes_in
+from tensorad.ir.source import source_line
+from tensorad.ir.tensor import (
+    Block,
+    Constant,
+    Control,
+    Loop,
+    Placeholder,
+    Saved,
+    Tensor,
+    births,
+    dim_expr,
+    outputs,
+    saved,
+)
+from tensorad.program.calls import check_callable, operand
+from tensorad.program.trees import flatten, is_leaf, unflatten
+from tensorad.program.values import as_tensor
+from tensorad.te import compute
+
+Function = Callable[..., Any]
+Policy = str | Collection[str] | Callable[[Tensor], bool]
+"""What is stored: "nothing", "all", tensors of these names, or those that the function tells."""
+
+
+def checkpoint(f: Function | None = None, *, policy: Policy = "nothing") -> Function:
+    """The function, with values inside that reverse mode computes again; also a decorator.
+
+    Its arguments are stored, what it reads from outside, and what the policy tells; all else that
+    derivatives need of its inside is computed a second time where they are computed: the same
+    formulas, with the same bits. Values and forward mode are those of `f`.
+
+    Args:
+        f: a function of trees that returns a tree.
+        policy: "nothing", "all" (as if `f` were called), names of tensors inside (see `keep`), or
+            a function of a tensor that tells whether it is stored.
+    Raises:
+        DefinitionError: there is no such policy, nothing inside has a name that is to be kept,
+            or an argument is no tree.
+    """
+    if f is None:
+        return lambda g: checkpoint(g, policy=policy)
+    check_callable(f, "what checkpoint is given")
+    stored = _policy(policy)
+    name = getattr(f, "__name__", type(f).__name__)
+
+    @wraps(f)
+    def call(*args: Any, **options: Any) -> Any:
+        if policy == "all":
+            return f(*args, **options)
+        return _call(f, "f" if name == "<lambda>" else name, stored, args, options)
+
+    return call
+
+
+def keep(x: Any, name: str) -> Tensor:
+    """x under a name that policies of `checkpoint` may tell.
+
+    Args:
+        x: a tensor, an array or a number.
+    Raises:
+        DefinitionError: x is a tree of more, or the name is none.
+    """
+    if not isinstance(name, str) or not name:
+        raise DefinitionError(
+            f"the name of what is kept must be a string, got {name!r}.",
+            hint='write ta.keep(x, "hidden").',
+        )
+    if not is_leaf(x):
+        raise DefinitionError(
+            f"keep is given a {type(x).__name__}.", hint="keep each of its tensors under a name."
+        )
+    t = as_tensor(x, name)
+    made: Tensor = compute(t.shape, lambda *at: t(*at), name=name)
+    return made
+
+
+def checkpoint_sequential(fs: Sequence[Function], segments: int, *, last: bool = False) -> Function:
+    """The functions one after the other, in segments of which the arguments alone are stored.
+
+    Args:
+        fs: the first takes what the result is called with, each other what the one before returns.
+        segments: how many; their lengths differ by 1 at most, longer ones first.
+        last: whether the last segment is a checkpoint, too: its reverse comes first, so that what
+            it computes again would not have been stored for long.
+    Raises:
+        DefinitionError: there are fewer functions than segments.
+    """
+    if not isinstance(fs, (list, tuple)) or not fs:
+        shown = "an empty one" if fs in ([], ()) else f"a {type(fs).__name__}"
+        raise DefinitionError(
+            f"checkpoint_sequential takes a list of functions, got {shown}.",
+            hint="pass the functions in the order in which they are called.",
+        )
+    for n, f in enumerate(fs):
+        check_callable(f, f"fs[{n}] of checkpoint_sequential")
+    if type(segments) is not int or not 1 <= segments <= len(fs):
+        raise DefinitionError(
+            f"checkpoint_sequential of {len(fs)} functions cannot have {segments!r} segments.",
+            hint=f"pass a number from 1 to {len(fs)}.",
+        )
+    short, more = divmod(len(fs), segments)
+    ends = [n * short + min(n, more) for n in range(segments + 1)]
+    parts = [_chain(fs[a:b]) for a, b in pairwise(ends)]
+    inner = parts if last else parts[:-1]
+    return _chain([*map(checkpoint, inner), *parts[len(inner) :]])
+
+
+def _chain(fs: Sequence[Function]) -> Function:
+    def segment(*args: Any) -> Any:
+        first, *others = fs
+        x = first(*args)
+        for f in others:
+            x = f(x)
+        return x
+
+    return segment
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Which tensors are stored: those of some names, or those that a function tells."""
+
+    names: tuple[str, ...] = ()
+    told: Callable[[Tensor], bool] | None = None
+
+    def __call__(self, t: Tensor) -> bool:
+        return t.name in self.names if self.told is None else bool(self.told(t))
+
+
+def _policy(policy: Policy) -> _Stored:
+    if isinstance(policy, str) and policy in ("nothing", "all"):
+        return _Stored()
+    if isinstance(policy, (list, tuple, set, frozenset)):
+        if all(isinstance(n, str) for n in policy):
+            return _Stored(tuple(policy))
+    elif callable(policy):
+        return _Stored(told=policy)
+    raise DefinitionError(
+        f"there is no policy {policy!r} of a checkpoint.",
+        hint='pass "nothing", "all", a list of names that ta.keep gives, or a function of a '
+        "tensor.",
+    )
+
+
+def _call(
+    f: Function, name: str, stored: _Stored, args: Sequence[Any], options: dict[str, Any]
+) -> Any:
+    where = f"checkpoint of {name} at {source_line()}"
+    given = [operand(a, f"argument {n} of {where}") for n, a in enumerate(args)]
+    named = {key: operand(a, f"{key} of {where}") for key, a in options.items()}
+    start = births()
+    with tracing():
+        flat = flatten(f(*given, **named), name)
+    results = [as_tensor(v, p) for v, p in zip(flat.leaves, flat.paths, strict=True)]
+    if not results:
+        return unflatten(flat.structure, ())
+    read = captures(results, (), lambda op: True, since=start)
+    kept = _kept(results, read, stored, where)
+    block = Block(tuple(read), (*results, *kept))
+    names = (*flat.paths, *[t.name for t in kept])
+    op = Checkpoint(names, tuple(read), (block,), function=name, keeps=len(kept))
+    return unflatten(flat.structure, outputs(op)[: len(results)])
+
+
+def _kept(
+    results: Sequence[Tensor], read: Sequence[Tensor], stored: _Stored, where: str
+) -> list[Tensor]:
+    """What is stored of the inside, for reverse mode."""
+    inside = _inside(results, read)
+    named = dict.fromkeys([t.name for t, _ in inside])
+    missing = [n for n in stored.names if n not in named]
+    if missing:
+        known = ", ".join(sorted(named)) or "nothing"
+        raise DefinitionError(
+            f"nothing in the {where} is called {missing[0]}.",
+            where=f"computed there: {known}",
+            hint=f'name what is to be stored: ta.keep(x, "{missing[0]}").',
+        )
+    found = [_origin(seen) for t, seen in inside if stored(t)]
+    params = dict.fromkeys(read)
+    return [t for t in dict.fromkeys(found) if t not in params and _has_shape(t)]
+
+
+def _inside(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """The tensors that are computed, in blocks, too: (tensor, as it is seen from outside)."""
+    found: list[tuple[Tensor, Tensor]] = []
+    for op in ops_between(results, dict.fromkeys(given)):
+        if isinstance(op, (Saved, Placeholder, Constant)):
+            continue
+        if not isinstance(op, Control):
+            found += [(t, t) for t in outputs(op)]
+            continue
+        for n, b in enumerate(op.blocks[:1] if isinstance(op, Loop) else op.blocks):
+            inner = _inside(b.results, b.params)
+            for t, seen in inner:  # a reversed loop or branch reads either
+                both = dict.fromkeys((seen, _origin(seen)))
+                found += [(t, saved(op, s, n)) for s in both]
+        found += [(t, t) for t in outputs(op)]
+    return found
+
+
+def _origin(t: Tensor) -> Tensor:
+    """What a tensor is a copy of: derivatives read that one."""
+    while (source := copied_from(t)) is not None:
+        t = source
+    return t
+
+
+def _has_shape(t: Tensor) -> bool:
+    """Whether the tensor's shape is known outside of loops."""
+    return not any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape)))

@@ -1,0 +1,148 @@
+"""What Python functions capture: the tensors, and the rest, which tells functions apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import fields, is_dataclass
+from functools import partial
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from tensorad.errors import DefinitionError
+from tensorad.ir.expr import Expr
+from tensorad.ir.order import READ, occurs, sizes_in
+from tensorad.ir.tensor import Tensor
+from tensorad.program.data.instances import Instance
+
+
+class Same:
+    """An object, equal to itself alone."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+class Closure:
+    """A Python function taken apart.
+
+    Attributes:
+        function: one whose captured tensors are `tensors`.
+        key: what tells it from functions that capture other things than tensors, hashable.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], is_field: Callable[[Tensor], bool],
+        as_tensor: Callable[[Expr], Tensor],
+    ) -> None:  # fmt: skip
+        """
+        Args:
+            is_field: whether a tensor is one of `tensors`; others belong to the key.
+            as_tensor: the tensor of a formula that reads, or that uses a counter.
+        """
+        self._is_field = is_field
+        self._as_tensor = as_tensor
+        self._seen: dict[int, int] = {}
+        self._found: dict[Tensor, int] = {}
+        self.function = self._settled(function, {})
+        self.key = self._key(self.function)
+        self.tensors = tuple(self._found)
+
+    def _settled(self, value: Any, done: dict[int, Any]) -> Any:
+        """The function with tensors in the place of formulas."""
+        if not isinstance(value, FunctionType) or not value.__closure__ or id(value) in done:
+            return done.get(id(value), value)
+        done[id(value)] = value
+        cells = [self._cell(c, done) for c in value.__closure__]
+        if all(new is old for new, old in zip(cells, value.__closure__, strict=True)):
+            return value
+        made = FunctionType(
+            value.__code__, value.__globals__, value.__name__, value.__defaults__, tuple(cells)
+        )
+        made.__kwdefaults__ = value.__kwdefaults__
+        return made
+
+    def _cell(self, cell: CellType, done: dict[int, Any]) -> CellType:
+        content = _content(cell)
+        if isinstance(content, Expr):
+            return CellType(self._as_tensor(content)) if _moves(content) else cell
+        new = self._settled(content, done)
+        return cell if new is content else CellType(new)
+
+    def _key(self, value: Any) -> Hashable:
+        """What is equal for functions that differ in tensors alone."""
+        if isinstance(value, Tensor):
+            if not self._is_field(value):
+                return Same(value)
+            place = self._found.setdefault(value, len(self._found))
+            return ("tensor", place, Same(value.dtype), value.shape)
+        if isinstance(value, Expr):
+            if _moves(value):
+                raise _formula(value)
+            return Same(value)
+        if isinstance(value, Same):
+            return value
+        if isinstance(value, (bool, int, float, str, bytes, type(None))):
+            return (type(value), repr(value))
+        if isinstance(value, (type, ModuleType)):
+            return Same(value)
+        if id(value) in self._seen:
+            return ("again", self._seen[id(value)])
+        self._seen[id(value)] = len(self._seen)
+        parts = _parts(value)
+        if parts is None:
+            return Same(value)
+        before = len(self._found)
+        key = tuple([self._key(p) for p in parts])
+        if isinstance(value, (FunctionType, MethodType, partial, list, tuple, dict, Instance)):
+            return (type(value), *key)
+        return (type(value), *key) if len(self._found) > before else Same(value)
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
+
+
+def _moves(e: Expr) -> bool:
+    """Whether the value of a formula differs between places of a program."""
+    return occurs(READ, e) or any(getattr(s, "extent", None) is not None for s in sizes_in(e))
+
+
+def _formula(e: Expr) -> DefinitionError:
+    return DefinitionError(
+        "a function that data choose uses a formula that belongs to a place of the program.",
+        where=str(e),
+        hint="let the function use a tensor: ta.compute((), lambda: formula).",
+    )
+
+
+def _parts(value: Any) -> list[Any] | None:
+    """What an object consists of; None if nothing is known of it."""
+    match value:
+        case FunctionType():
+            cells = [_content(c) for c in value.__closure__ or ()]
+            named = value.__kwdefaults__ or {}
+            return [Same(value.__code__), *cells, *(value.__defaults__ or ()), *named.values()]
+        case MethodType():
+            return [value.__func__, value.__self__]
+        case partial():
+            return [value.func, *value.args, *value.keywords.values()]
+        case list() | tuple():
+            return list(value)
+        case dict():
+            return [part for pair in value.items() for part in pair]
+        case Instance():
+            return [type(value), *value.leaves]
+    if callable(value) and hasattr(value, "wrapped"):
+        return [value.wrapped]
+    if is_dataclass(value):
+        return [getattr(value, f.name) for f in fields(value)]
+    return list(vars(value).values()) if hasattr(value, "__dict__") else None

@@ -1,0 +1,203 @@
+"""Functions that data choose: records whose variant tells which function it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from os.path import basename
+from typing import Any, Final, TypeGuard
+from weakref import WeakValueDictionary
+
+from tensorad.errors import DTypeError, InternalError
+from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.expr import Expr
+from tensorad.ir.records import Field, RecordType, Variant, inject
+from tensorad.ir.tensor import Compute, Placeholder, Tensor, births, outputs
+from tensorad.program.data.closures import Closure
+
+_inside: Final[ContextVar[int | None]] = ContextVar("inside", default=None)
+"""When the outermost branch, loop or inner function began that is being written down."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """One function of a type.
+
+    Attributes:
+        function: one like it, that captures `tensors` in the place of the fields.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    tensors: tuple[Tensor, ...]
+    variant: Variant
+
+
+class FunctionsType(RecordType):
+    """The dtype of functions that meet: which they are may be found while a program is traced.
+
+    Attributes:
+        is_open: whether further functions may be added.
+        chosen: the functions so far, by tag.
+        applied: what applies one of them; made where it is first asked for.
+    """
+
+    is_function = True
+    is_open: bool
+    chosen: list[Chosen]
+    applied: Any
+    _tags: dict[Hashable, int]
+
+    def __new__(cls, name: str) -> FunctionsType:
+        self = super().__new__(cls, name)
+        assert isinstance(self, FunctionsType)
+        self.is_open = True
+        self.chosen = []
+        self.applied = None
+        self._tags = {}
+        return self
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The kinds of records so far."""
+        return tuple([c.variant for c in self.chosen])
+
+    def no_number(self, name: str) -> DTypeError:
+        """What to say where one is used as an array."""
+        return DTypeError(
+            f"{name} is a function that data choose, no array.", hint=f"call it: {name}(x)."
+        )
+
+    def tensor_of(self, value: Any) -> Tensor:
+        """The record of a function; it is added to the type if it is new."""
+        if isinstance(value, Tensor) and value.dtype is self:
+            return value
+        return self.record(closure_of(value))
+
+    def record(self, c: Closure) -> Tensor:
+        """The record of a function that was taken apart."""
+        tag = self._tags.get(c.key)
+        if tag is None:
+            if not self.is_open:
+                raise InternalError(f"{function_name(c.function)} is none of the functions {self}")
+            tag = self._tags[c.key] = len(self.chosen)
+            self.chosen.append(self._new(c))
+            self.applied = None
+        return inject(self, tag, c.tensors)
+
+    def _new(self, c: Closure) -> Chosen:
+        name = function_name(c.function)
+        own = [Field(f"{t.name}", t.shape, t.dtype) for t in c.tensors]
+        title = f"{name}_{len(self.chosen)}" if name in [f.name for f in self.chosen] else name
+        return Chosen(title, c.function, c.tensors, Variant(title, tuple(own)))
+
+
+ANY_FUNCTION: Final = FunctionsType("function")
+"""The dtype of Python functions among leaves."""
+
+
+def _passed_on(handle: Tensor) -> Callable[..., Any]:
+    """A function that is another one, chosen elsewhere."""
+
+    def passed_on(*args: Any) -> Any:
+        return handle(*args)
+
+    return passed_on
+
+
+def function_name(f: Any) -> str:
+    """What a function is called; one without a name by its line."""
+    name = str(getattr(f, "__name__", type(f).__name__))
+    code = getattr(f, "__code__", None)
+    if name == "<lambda>" and code is not None:
+        return f"lambda at {basename(code.co_filename)}:{code.co_firstlineno}"
+    return name
+
+
+def _as_tensor(e: Expr) -> Tensor:
+    return outputs(Compute("i", compute_axes(()), (e,)))[0]
+
+
+def _is_field(t: Tensor) -> bool:
+    """Whether a tensor may be out of reach where the function is applied."""
+    if t.is_constant:
+        return False
+    if isinstance(t.op, Placeholder):
+        return t not in _everywhere.get() and bool(t.op.owner)
+    start = _inside.get()
+    return start is not None and getattr(t.op, "born", start) >= start
+
+
+_everywhere: Final[ContextVar[dict[Tensor, None]]] = ContextVar("everywhere", default={})  # noqa: B039  # never changed
+"""Parameters of the outermost function that is being written down."""
+
+
+@contextmanager
+def written_inside(
+    params: Sequence[Tensor] = (), *, is_outermost: bool = False, since: int | None = None
+) -> Iterator[None]:
+    """Within: a branch, loop or function is written down; tensors from now on are its own.
+
+    Args:
+        params: those of a function.
+        is_outermost: nothing is around the function.
+        since: when it began, if that is not now.
+    """
+    before = _inside.get()
+    around = _everywhere.get()
+    begun = before if before is not None else births() if since is None else since
+    token = _inside.set(None if is_outermost else begun)
+    own = _everywhere.set(dict.fromkeys(params) if is_outermost else around)
+    try:
+        yield
+    finally:
+        _inside.reset(token)
+        _everywhere.reset(own)
+
+
+def is_function(value: object) -> TypeGuard[Any]:
+    """Whether it is a function, or what stands for one in a program."""
+    if isinstance(value, Tensor):
+        return isinstance(value.dtype, FunctionsType)
+    return callable(value) and not isinstance(value, (type, Expr))
+
+
+_closed: Final[WeakValueDictionary[Hashable, FunctionsType]] = WeakValueDictionary()
+"""Types of given functions, so that what is written down again has the same types."""
+
+
+def joined(values: Sequence[Any], name: str) -> list[Tensor]:
+    """Functions that meet, as tensors of one type: one that is open, or that all have, or another.
+
+    Args:
+        name: what the type is called.
+    """
+    types = [v.dtype for v in values if isinstance(v, Tensor)]
+    for t in types:
+        if isinstance(t, FunctionsType) and t.is_open:
+            return [t.tensor_of(v) for v in values]
+    if len(types) == len(values) and len(dict.fromkeys(types)) == 1:
+        return list(values)
+    closures = [closure_of(v) for v in values]
+    key = tuple(dict.fromkeys([c.key for c in closures]))
+    own = _closed.get(key)
+    if own is None:
+        own = _closed[key] = FunctionsType(name)
+    made = [own.record(c) for c in closures]
+    own.is_open = False
+    return made
+
+
+def closure_of(value: Any) -> Closure:
+    """What a function captures; one that was chosen elsewhere is captured itself."""
+    if isinstance(value, Tensor):
+        return Closure(_passed_on(value), lambda t: True, _as_tensor)
+    return Closure(value, _is_field, _as_tensor)
+
+
+def inner_functions(flat: Mapping[str, Any]) -> list[str]:
+    """The functions, by their paths, that capture what is out of reach elsewhere."""
+    own = [(path, value) for path, value in flat.items() if is_function(value)]
+    return [p for p, f in own if not isinstance(f, Tensor) and closure_of(f).tensors]

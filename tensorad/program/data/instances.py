@@ -1,0 +1,139 @@
+"""Values of data types as Python objects: an alternative of the type, with what its fields have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from tensorad.ir.hooks import Hook
+from tensorad.ir.records import Field, RecordType, inject
+from tensorad.ir.reference.records import Record, handle
+from tensorad.ir.tensor import Tensor
+
+_DEEPEST: Final = 6
+"""What is nested deeper is not shown."""
+
+
+class Instance:
+    """Base of the alternatives of data types.
+
+    Attributes:
+        record_type: the type; `tag` the number of the alternative.
+        field_names: in order.
+        leaves: what the fields have, one after the other: tensors, formulas, arrays, numbers,
+            values of data types.
+        is_open: whether a tensor or formula is among it, at any depth.
+    """
+
+    record_type: ClassVar[RecordType]
+    tag: ClassVar[int]
+    field_names: ClassVar[tuple[str, ...]]
+    leaves: tuple[Any, ...]
+    is_open: bool
+
+    def __repr__(self) -> str:
+        return _shown(self, _DEEPEST)
+
+    def as_record(self) -> Record:
+        """The value as the interpreter has it."""
+        made: Record = folded(self, _children, _record)
+        return made
+
+
+def _shown(value: object, depth: int) -> str:
+    if not isinstance(value, Instance):
+        return repr(value.item() if isinstance(value, np.generic) else value)
+    if value.field_names and not depth:
+        return f"{type(value).__name__}(...)"
+    parts = [f"{n}={_shown(getattr(value, n), depth - 1)}" for n in value.field_names]
+    return f"{type(value).__name__}({', '.join(parts)})"
+
+
+def folded(
+    value: Any, children: Callable[[Any], Sequence[Any]], make: Callable[[Any, list[Any]], Any]
+) -> Any:
+    """What a value becomes, inner values first; one that is there twice becomes one thing.
+
+    Args:
+        children: the inner values of a value.
+        make: of a value, and of what its inner values became.
+    """
+    done: dict[int, Any] = {}
+    stack = [value]
+    while stack:
+        at = stack[-1]
+        if id(at) in done:
+            stack.pop()
+            continue
+        inner = children(at)
+        missing = [v for v in inner if id(v) not in done]
+        if missing:
+            stack += missing[::-1]
+            continue
+        stack.pop()
+        done[id(at)] = make(at, [done[id(v)] for v in inner])
+    return done[id(value)]
+
+
+def _children(value: Instance) -> list[Instance]:
+    return [v for v in value.leaves if isinstance(v, Instance)]
+
+
+def _pairs(value: Instance, inner: list[Any]) -> list[tuple[Any, Field]]:
+    """What is in each field, inner values being what they became."""
+    rest = iter(inner)
+    leaves = [next(rest) if isinstance(v, Instance) else v for v in value.leaves]
+    return list(zip(leaves, value.record_type.variants[value.tag].fields, strict=True))
+
+
+def _record(value: Instance, inner: list[Any]) -> Record:
+    made = [
+        handle(v) if isinstance(v, Record) else np.asarray(v, str(f.dtype))
+        for v, f in _pairs(value, inner)
+    ]
+    return Record(value.record_type, value.tag, tuple(made))
+
+
+def injected(value: Instance, as_tensor: Callable[[object, Field], Tensor]) -> Tensor:
+    """The tensor of a value in a program.
+
+    Args:
+        as_tensor: what is in a field as a tensor.
+    """
+
+    def make(at: Instance, inner: list[Any]) -> Tensor:
+        own = [v if isinstance(v, Tensor) else as_tensor(v, f) for v, f in _pairs(at, inner)]
+        return inject(at.record_type, at.tag, own)
+
+    made: Tensor = folded(value, _children, make)
+    return made
+
+
+def instance_of(record: Record) -> Instance:
+    """The Python object of a record."""
+
+    def children(at: Record) -> list[Record]:
+        return [v.item() for v in at.values if v.dtype == object]
+
+    def make(at: Record, inner: list[Instance]) -> Instance:
+        rest = iter(inner)
+        leaves = [next(rest) if v.dtype == object else v[()] for v in at.values]
+        return alternatives.call(at.dtype)[at.tag](leaves)
+
+    made: Instance = folded(record, children, make)
+    return made
+
+
+alternatives: Final[Hook[[RecordType], Sequence[Callable[[Sequence[Any]], Instance]]]] = Hook(
+    "tensorad.program.kinds.variants"
+)
+"""What makes an instance of each variant of a type, of its leaves."""
+
+
+def is_value(value: object) -> bool:
+    """Whether it is of a data type: an object, or what stands for one in a program."""
+    if isinstance(value, Tensor):
+        return isinstance(value.dtype, RecordType)
+    return isinstance(value, Instance)

@@ -1,0 +1,86 @@
+"""Applying functions that data choose: a branch by which function it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from tensorad.ir import array_methods
+from tensorad.ir.arrays.tracing import is_tracing
+from tensorad.ir.records import fields_of, tag_of
+from tensorad.ir.source import source_line
+from tensorad.ir.tensor import Block, FunctionCall, Tensor, outputs
+from tensorad.program.branches import branched
+from tensorad.program.calls import bound_call, check_callable, signature_of
+from tensorad.program.data.function_types import (
+    Chosen,
+    FunctionsType,
+    function_name,
+    joined,
+)
+from tensorad.program.functions import Function
+from tensorad.program.traces import traced
+from tensorad.program.trees import flatten, unflatten
+from tensorad.program.values import as_tensor, parameters
+
+
+def fn(function: Callable[..., Any]) -> Any:
+    """A Python function as a value of a program, where an argument must be one.
+
+    Functions that branches return, and those that go round in loops, are such values by
+    themselves. An argument of a `ta.function` is part of what is traced, unless it is given so:
+    then a call with another function is one of the same kind, as recursion needs.
+
+    Args:
+        function: of trees, called with positional arguments.
+    Returns:
+        what is called like it; outside of programs, the function itself.
+    Raises:
+        DefinitionError: it is no function.
+    """
+    check_callable(function, "the argument of fn")
+    if not is_tracing() or isinstance(function, Tensor):
+        return function
+    return joined([function], function_name(function))[0]
+
+
+def apply(handle: Tensor, args: tuple[Any, ...]) -> Any:
+    """The result of a function that data choose."""
+    own = handle.dtype
+    assert isinstance(own, FunctionsType), "functions have such types"
+    if own.applied is None:
+        where = f"the call of {handle.name} at {source_line()}"
+        own.applied = Function(partial(_applied, own, where), (), handle.name, is_fixed=True)
+    return own.applied(handle, *args)
+
+
+def _applied(own: FunctionsType, where: str, function: Tensor, *args: Any) -> Any:
+    sides = {c.name: partial(_body, c, n, function, args) for n, c in enumerate(own.chosen)}
+    if len(sides) == 1:
+        return next(iter(sides.values()))()
+    name = function.name
+    return branched(name, where, tag_of(function), sides, (), order=tuple(sides))
+
+
+def _body(c: Chosen, n: int, function: Tensor, args: Sequence[Any]) -> Any:
+    """What one of the functions does, its fields in the place of what it captures."""
+    bound_call(c.name, signature_of(c.function), args, {})
+    flat = flatten(tuple(args), "args")
+    tensors = [as_tensor(v, p) for v, p in zip(flat.leaves, flat.paths, strict=True)]
+    shapes, dtypes = [t.shape for t in tensors], [t.dtype for t in tensors]
+    params = parameters(flat.paths, shapes, dtypes, c.name)
+
+    def written(given: Sequence[Tensor]) -> Any:
+        return c.function(*unflatten(flat.structure, given[: len(params)]))
+
+    program = traced(c.name, written, (*params, *c.tensors), is_closed=True)
+    if not program.results:
+        return program.tree(())
+    given = (*tensors, *fields_of(function, n), *program.reads)
+    block = Block((*program.parameters, *program.reads), program.results)
+    op = FunctionCall(program.paths, given, (block,), function=c.name)
+    return program.tree(outputs(op))
+
+
+array_methods.apply.fill(apply)

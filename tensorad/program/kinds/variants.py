@@ -1,0 +1,308 @@
+"""Data types: alternatives with fields, declared as classes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import Parameter, Signature, get_annotations
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
+from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.dtypes import DTYPES
+from tensorad.ir.expr import Expr
+from tensorad.ir.records import Field, RecordType, Variant, is_record
+from tensorad.ir.tensor import Tensor, format_shape
+from tensorad.program.calls import bound_call, shape_of
+from tensorad.program.data import instances
+from tensorad.program.data.instances import Instance
+from tensorad.program.kinds.annotations import Names, fields_of_annotation, tree_of
+from tensorad.program.sides import first_difference, leaf_text, side_by_side
+from tensorad.program.trees import LEAF, Flat, flatten, is_leaf
+from tensorad.program.values import dtype_of, promoted
+
+
+@dataclass(eq=False)
+class Alternative:
+    """One alternative of a data type.
+
+    Attributes:
+        name: the user's; `annotations` what fields have.
+        kind: the class.
+        trees: of each field, once they were asked for; `fields` those of the variant.
+    """
+
+    name: str
+    annotations: Mapping[str, object]
+    kind: type[Instance]
+    trees: dict[str, Flat] = field(default_factory=dict)
+    fields: list[Field] = field(default_factory=list)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether each field is one leaf."""
+        return len(self.fields) == len(self.trees) == len(self.annotations) and all(
+            t.structure is LEAF for t in self.trees.values()
+        )
+
+    def grouped(self, leaves: Sequence[Any]) -> list[Any]:
+        """The fields' trees, of a leaf for each field of the variant."""
+        if self.is_flat:
+            return list(leaves)
+        rest = iter(leaves)
+        return [tree_of(f, [next(rest) for _ in f.leaves]) for f in self.trees.values()]
+
+
+_NUMPY: Final = {d: np.dtype(str(d)) for d in DTYPES}
+
+
+class DataType:
+    """A data type: its record type and its alternatives."""
+
+    def __init__(self, name: str, names: Names) -> None:
+        self.name = name
+        self.names = names
+        self.record_type = RecordType(name)
+        self.alternatives: list[Alternative] = []
+
+    def resolved(self) -> list[Alternative]:
+        """The alternatives with their fields: names of types may be defined after them."""
+        for a in self.alternatives:
+            if len(a.trees) < len(a.annotations):
+                fields: list[Field] = []
+                for name, annotation in a.annotations.items():
+                    path = f"{self.name}.{a.name}.{name}"
+                    a.trees[name], own = fields_of_annotation(annotation, path, self.names)
+                    fields += own
+                a.fields = fields
+        return self.alternatives
+
+    def variants(self) -> list[Variant]:
+        """The kinds of records."""
+        return [Variant(a.name, tuple(a.fields)) for a in self.resolved()]
+
+
+_types: Final[WeakKeyDictionary[RecordType, DataType]] = WeakKeyDictionary()
+"""By record type: those that users declare, and those that are made where they are asked for."""
+
+
+def data_type(record_type: RecordType) -> DataType:
+    """The data type of records."""
+    known = _types.get(record_type)
+    if known is None:
+        known = DataType(str(record_type), Names({}, lambda value: None))
+        known.record_type = record_type
+        _types[record_type] = known
+        for v in record_type.variants:
+            own = {f.name: Tensor for f in v.fields}
+            made = _alternative(known, v.name, own, type(v.name, (), {}))
+            made.fields = list(v.fields)
+            made.trees = {f.name: Flat([0.0], [f.name], LEAF) for f in v.fields}
+    return known
+
+
+def variant(declared: Any, **alternatives: Mapping[str, object]) -> Any:
+    """A data type: a value is one of several alternatives, each with fields.
+
+    A decorator of a class whose inner classes are the alternatives:
+
+        @ta.variant
+        class Tree:
+            class Leaf:
+                value: "float64[3]"
+            class Node:
+                left: "Tree"
+                right: "Tree"
+
+    Values are made by `Tree.Leaf(x)` and taken apart by `ta.match`. They are arguments, results,
+    carries, and fields of others, as arrays are; inside of a program they are records.
+
+    Args:
+        declared: the class; or the name of a type whose alternatives are keywords, each a dict of
+            annotations: `ta.variant("List", Nil={}, Cons={"head": "float64", "tail": "List"})`.
+            Annotations are dtypes with shapes, data types, also by names that are defined later,
+            and tuples, lists and dicts of these.
+    Returns:
+        the class; its alternatives are dataclasses.
+    Raises:
+        DefinitionError: there are no alternatives. An annotation that says nothing is refused when
+            the type is first used.
+    """
+    where = sys._getframe(1)
+    known = {**vars(np), **where.f_globals, **where.f_locals}
+    owner: Any = declared
+    if isinstance(declared, str):
+        owner = type(declared, (), {"__module__": where.f_globals.get("__name__", "")})
+        own = {name: (dict(a), type(name, (), {})) for name, a in alternatives.items()}
+    else:
+        inner = [(n, c) for n, c in vars(declared).items() if isinstance(c, type)]
+        own = {n: (get_annotations(c), c) for n, c in inner}
+    if not own:
+        raise DefinitionError(
+            f"the data type {owner.__name__} has no alternatives.",
+            hint="write a class for each inside of it, with annotations of its fields.",
+        )
+    globals_of = _Late({owner.__name__: owner}, where.f_globals, known)
+    made = DataType(owner.__name__, Names(globals_of, _record_type_of))
+    _types[made.record_type] = made
+    for name, (of_fields, kind) in own.items():
+        a = _alternative(made, name, of_fields, kind)
+        a.kind.__qualname__ = f"{owner.__qualname__}.{name}"
+        a.kind.__module__ = owner.__module__
+        setattr(owner, name, a.kind)
+    owner.record_type = made.record_type
+    made.record_type.later(made.variants)
+    return owner
+
+
+class _Late(Mapping[str, Any]):
+    """Names where a type is declared, those that a module defines later included."""
+
+    def __init__(self, *layers: Mapping[str, Any]) -> None:
+        self._layers = layers
+
+    def __getitem__(self, name: str) -> Any:
+        for layer in self._layers:
+            if name in layer:
+                return layer[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Any:
+        return iter(dict.fromkeys([n for layer in self._layers for n in layer]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def _record_type_of(value: object) -> RecordType | None:
+    found = vars(value).get("record_type") if isinstance(value, type) else None
+    return found if isinstance(found, RecordType) else None
+
+
+_OF_DATACLASSES: Final = (
+    "__dict__", "__weakref__", "__init__", "__repr__", "__eq__", "__hash__", "__setattr__",
+    "__delattr__", "__match_args__", "__dataclass_fields__", "__dataclass_params__",
+)  # fmt: skip
+
+
+def _alternative(
+    owner: DataType, name: str, annotations: Mapping[str, object], declared: type
+) -> Alternative:
+    """One more alternative, with the methods of the class that declares it."""
+    own = {n: v for n, v in vars(declared).items() if n not in (*_OF_DATACLASSES, *annotations)}
+    own |= {
+        "record_type": owner.record_type,
+        "tag": len(owner.alternatives),
+        "field_names": tuple(annotations),
+        "__match_args__": tuple(annotations),
+    }
+    made = Alternative(name, annotations, type(name, (_Made,), own))
+    owner.alternatives.append(made)
+    return made
+
+
+class _Made(Instance):
+    """How values are made."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        own = _types[self.record_type]
+        a = own.alternatives[self.tag]
+        if len(a.trees) < len(a.annotations):
+            own.resolved()
+        name = f"{own.name}.{a.name}"
+        if named or len(args) != len(a.trees):
+            args = _by_position(name, tuple(a.trees), args, named)
+        leaves: list[Any] = []
+        for value, (title, tree) in zip(args, a.trees.items(), strict=True):
+            some = [value] if tree.structure is LEAF else _leaves_like(value, tree, title, name)
+            for v in some:
+                _check(v, a.fields[len(leaves)], name)
+                leaves.append(v)
+            object.__setattr__(self, title, value)
+        _finish(self, leaves)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        kind = type(self)
+        raise DefinitionError(
+            f"{name} of a {kind.__qualname__} cannot be assigned to: values never change.",
+            hint=f"make another one: {kind.__qualname__}({', '.join(self.field_names)}).",
+        )
+
+
+def _finish(made: Instance, leaves: Sequence[Any]) -> None:
+    object.__setattr__(made, "leaves", tuple(leaves))
+    object.__setattr__(made, "is_open", any(map(_is_open, leaves)))
+
+
+def _is_open(value: object) -> bool:
+    return value.is_open if isinstance(value, Instance) else isinstance(value, (Tensor, Expr))
+
+
+def _of_leaves(a: Alternative, leaves: Sequence[Any]) -> Instance:
+    """A value of leaves that are known to fit."""
+    made = object.__new__(a.kind)
+    for name, value in zip(a.trees, a.grouped(leaves), strict=True):
+        object.__setattr__(made, name, value)
+    _finish(made, leaves)
+    return made
+
+
+def _by_position(
+    name: str, titles: Sequence[str], args: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    signature = Signature([Parameter(t, kind) for t in titles])
+    return bound_call(name, signature, args, named).args
+
+
+def _leaves_like(value: object, tree: Flat, title: str, name: str) -> list[Any]:
+    """The leaves of a field that is a tree."""
+    flat = flatten(value, title)
+    path = first_difference(tree, flat, title)
+    if path is not None:
+        raise DefinitionError(
+            f"the field {title} of {name} has another structure, first at {path}.",
+            where=side_by_side(("declared", "given"), tree, flat, title),
+            hint="pass a tree like the annotation.",
+        )
+    return flat.leaves
+
+
+def _check(value: object, f: Field, name: str) -> None:
+    """What is in a field has its dtype and shape."""
+    if _is_plain(value, f):
+        return
+    if not is_leaf(value):
+        raise _unfit(DTypeError, f, name, f"a {type(value).__name__}")
+    if promoted([f.dtype, dtype_of(value)]) is not f.dtype:
+        raise _unfit(DTypeError, f, name, leaf_text(value))
+    shape = shape_of(value)
+    if len(shape) != len(f.shape) or not all(map(same_dim, shape, f.shape)):
+        raise _unfit(ShapeError, f, name, leaf_text(value))
+
+
+def _is_plain(value: object, f: Field) -> bool:
+    """Whether a value fits at first sight."""
+    if isinstance(value, Instance):
+        return value.record_type is f.dtype
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.dtype is _NUMPY.get(f.dtype) and value.shape == f.shape
+    return type(value) is float and f.dtype.is_float and not f.shape
+
+
+def _unfit(kind: type[UserError], f: Field, name: str, given: str) -> UserError:
+    wanted = f"a {f.dtype}" if is_record(f.dtype) else f"{f.dtype} {format_shape(f.shape)}"
+    hint = f"make a value of {f.dtype}." if is_record(f.dtype) else "convert or reshape it."
+    return kind(f"the field {f.name} of {name} must be {wanted}, got {given}.", hint=hint)
+
+
+def _makers(record_type: RecordType) -> list[Callable[[Sequence[Any]], Instance]]:
+    return [partial(_of_leaves, a) for a in data_type(record_type).resolved()]
+
+
+instances.alternatives.fill(_makers)

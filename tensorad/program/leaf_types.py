@@ -1,0 +1,167 @@
+"""The leaves of a tree that comes again: shapes, and dtypes that numbers take of what they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.dtypes import DType
+from tensorad.ir.tensor import Tensor
+from tensorad.program.calls import shape_of
+from tensorad.program.data.function_types import FunctionsType, is_function
+from tensorad.program.trees import LEAF, Branching, Flat, Static, Structure, statics
+from tensorad.program.values import alone, as_tensor, dtype_of, parameters, promoted
+
+
+class LeafTypes:
+    """Types of the leaves of a tree.
+
+    Attributes:
+        flat: the tree that they are from.
+        own: dtypes of its leaves, weak ones of Python numbers.
+        dtypes: what tensors in their places have, so far.
+    """
+
+    def __init__(self, flat: Flat, name: str) -> None:
+        """`name`: what paths begin with."""
+        self.flat = flat
+        self.name = name
+        self.own: list[DType] = []
+        self.shapes = [shape_of(v) for v in flat.leaves]
+        self._functions: list[FunctionsType] = []
+        for v, path in zip(flat.leaves, flat.paths, strict=True):
+            is_new = is_function(v) and not isinstance(v, Tensor)
+            self.own.append(self._new(path) if is_new else dtype_of(v))
+        self.dtypes = [alone(d) for d in self.own]
+
+    def _new(self, path: str) -> FunctionsType:
+        self._functions.append(FunctionsType(path))
+        return self._functions[-1]
+
+    def parameters(self, owner: str) -> list[Tensor]:
+        """A placeholder for each leaf."""
+        return parameters(self.flat.paths, self.shapes, self.dtypes, owner)
+
+    def is_number(self, n: int) -> bool:
+        """Whether a leaf stands for a Python number, and has met nothing else so far."""
+        return self.own[n].is_weak and self.dtypes[n] is alone(self.own[n])
+
+    def promote(self, leaves: Sequence[object]) -> bool:
+        """Let numbers take the dtypes of what is made of them; whether one did."""
+        return self.promote_to([None if is_function(v) else dtype_of(v) for v in leaves])
+
+    def promote_to(self, dtypes: Sequence[DType | None]) -> bool:
+        """The same, of what has these dtypes; None where nothing is to be learned."""
+        changed = False
+        for n, made in enumerate(dtypes):
+            if made is None or not self.own[n].is_weak:
+                continue
+            joined = promoted([self.own[n], made])
+            if joined is None:
+                continue
+            dtype = promoted([self.own[n], self.dtypes[n], alone(joined)])
+            dtype = alone(joined) if dtype is None else alone(dtype)
+            changed |= dtype is not self.dtypes[n]
+            self.dtypes[n] = dtype
+        return changed
+
+    def same_shape(self, n: int, value: object) -> bool:
+        """Whether a value has the shape of a leaf."""
+        before, now = self.shapes[n], shape_of(value)
+        return len(before) == len(now) and all(map(same_dim, before, now))
+
+    def takes(self, n: int, value: object) -> bool:
+        """Whether a value has the dtype of a leaf, or is a number or function that takes it."""
+        if isinstance(self.dtypes[n], FunctionsType) or is_function(value):
+            return isinstance(self.dtypes[n], FunctionsType) and is_function(value)
+        return promoted([self.dtypes[n], dtype_of(value)]) is self.dtypes[n]
+
+    # functions
+
+    def meet(self, after: Flat) -> tuple[Flat, bool]:
+        """The tree with leaves where functions differ, and whether there were none before."""
+        before, now = opened([self.flat, after], self.name)
+        if before.paths == self.flat.paths:
+            return now, False
+        kept = dict(zip(self.flat.paths, zip(self.own, self.dtypes, strict=True), strict=True))
+        functions = self._functions
+        LeafTypes.__init__(self, before, self.name)
+        for n, path in enumerate(before.paths):
+            if path in kept:
+                self.own[n], self.dtypes[n] = kept[path]
+        self._functions += functions
+        return now, True
+
+    def join(self, leaves: Sequence[object]) -> bool:
+        """Let functions of one type and others be of a type to which both belong; whether some
+        were not."""
+        changed = False
+        for n, value in enumerate(leaves):
+            own = self.dtypes[n]
+            is_other = is_function(value) and getattr(value, "dtype", None) is not own
+            if isinstance(own, FunctionsType) and is_other and own not in self._functions:
+                self.own[n] = self.dtypes[n] = self._new(self.flat.paths[n])
+                changed = True
+        return changed
+
+    @property
+    def n_functions(self) -> int:
+        """How many functions belong to types of these leaves so far."""
+        return sum([len(t.chosen) for t in self._functions])
+
+    def close(self) -> None:
+        """No more functions are added."""
+        for t in self._functions:
+            t.is_open = False
+
+    def tensors(self, leaves: Sequence[object]) -> list[Tensor]:
+        """Leaves that fit, as tensors of these dtypes."""
+        triples = zip(leaves, self.flat.paths, self.dtypes, strict=True)
+        return [as_tensor(*three) for three in triples]
+
+
+def opened(flats: Sequence[Flat], name: str) -> list[Flat]:
+    """The trees with leaves where they have different functions.
+
+    Args:
+        name: what their paths begin with.
+    """
+    static = [{p: v for p, v in statics(f.structure, name) if is_function(v)} for f in flats]
+    found = [
+        s | dict(zip(f.paths, f.leaves, strict=True)) for s, f in zip(static, flats, strict=True)
+    ]
+    places = [
+        path
+        for path in dict.fromkeys([p for s in static for p in s])
+        if all(is_function(own.get(path)) for own in found)
+        and any(not _is_same(own[path], found[0][path]) for own in found)
+    ]
+    return [with_leaves(f, name, places) for f in flats] if places else list(flats)
+
+
+def _is_same(f: Any, g: Any) -> bool:
+    """Whether two functions are one; methods of an object are made anew where they are read."""
+    return f is g or (not isinstance(f, Tensor) and not isinstance(g, Tensor) and bool(f == g))
+
+
+def with_leaves(flat: Flat, name: str, places: Collection[str]) -> Flat:
+    """The tree with leaves at these places, whose values are what is static there now."""
+    leaves: list[Any] = []
+    paths: list[str] = []
+    rest = iter(flat.leaves)
+
+    def walk(at: Structure, path: str) -> Structure:
+        if isinstance(at, Branching):
+            pairs = zip(at.children, at.keys, strict=True)
+            return Branching(
+                at.kind, at.meta, at.keys, tuple([walk(c, path + k) for c, k in pairs])
+            )
+        if isinstance(at, Static) and path not in places:
+            return at
+        leaves.append(at.value if isinstance(at, Static) else next(rest))
+        paths.append(path)
+        return LEAF
+
+    structure = walk(flat.structure, name)
+    return Flat(leaves, paths, structure)

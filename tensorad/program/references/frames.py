@@ -1,0 +1,199 @@
+"""What is being written down, and what becomes of references there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
+
+from tensorad.errors import DefinitionError
+from tensorad.ir.arrays.tracing import is_tracing
+from tensorad.ir.dtypes import DType
+from tensorad.program.trees import Flat, Handle, Structure, statics
+
+
+class Held(NamedTuple):
+    """A tree that a reference holds."""
+
+    leaves: tuple[Any, ...]
+    paths: tuple[str, ...]
+    structure: Structure
+    dtypes: tuple[DType, ...]
+    """Of leaves that met Python numbers alone a weak one."""
+
+    @property
+    def flat(self) -> Flat:
+        return Flat(list(self.leaves), list(self.paths), self.structure)
+
+    def with_leaves(self, new: Mapping[int, tuple[Any, DType]]) -> Held:
+        """The tree with other leaves of these dtypes at some places."""
+        old = enumerate(zip(self.leaves, self.dtypes, strict=True))
+        pairs = [new.get(n, pair) for n, pair in old]
+        return self._replace(leaves=tuple([v for v, _ in pairs]), dtypes=tuple(d for _, d in pairs))
+
+
+class Cell(Handle):
+    """What a reference is: a place for a tree.
+
+    Attributes:
+        name: what errors and texts call it; `source`: the line that made it.
+        home: the frame it was made in; None outside of all.
+    """
+
+    def __init__(self, name: str, source: str, held: Held) -> None:
+        self.name = name
+        self.source = source
+        self.home: Frame | None = current()
+        self.held = held
+
+    @property
+    def described(self) -> str:
+        """ "the reference r made at model.py:12"."""
+        return f"the reference {self.name} made at {self.source}"
+
+
+class Frame:
+    """A function, an arm of a branch or the body of a loop, while it is written down.
+
+    Attributes:
+        owner: what it is, for errors: "the body of scan at model.py:12".
+        refuses: whether no reference of outside may be written.
+        outside: the frame around it.
+        touched: references of outside that were read or written.
+        after: what those held at the end that were written.
+    """
+
+    def __init__(self, owner: str, refuses: bool, outside: Frame | None) -> None:
+        self.owner = owner
+        self.refuses = refuses
+        self.outside = outside
+        self.touched: dict[Cell, None] = {}
+        self.after: dict[Cell, Held] = {}
+        self._before: dict[Cell, Held] = {}
+
+    def hold(self, cell: Cell, held: Held) -> None:
+        """Let a reference of outside hold something else until the end."""
+        self._before.setdefault(cell, cell.held)
+        cell.held = held
+
+    def close(self) -> None:
+        """All references of outside hold again what they did."""
+        self.after = {cell: cell.held for cell in self._before}
+        for cell, held in self._before.items():
+            cell.held = held
+
+
+_current: Final[ContextVar[Frame | None]] = ContextVar("frame", default=None)
+
+
+def current() -> Frame | None:
+    """The innermost part of a program that is being written down."""
+    return _current.get()
+
+
+@contextmanager
+def frame(owner: str, *, refuses: bool = False) -> Iterator[Frame]:
+    """Within, a part of a program is written down; what it writes is undone at the end, and known.
+
+    Args:
+        owner, refuses: see `Frame`.
+    """
+    made = Frame(owner, refuses, _current.get())
+    token = _current.set(made)
+    try:
+        yield made
+    finally:
+        _current.reset(token)
+        made.close()
+
+
+def is_open(cell: Cell) -> bool:
+    """Whether what made the reference is still being written down."""
+    at = current()
+    while at is not None and at is not cell.home:
+        at = at.outside
+    return at is cell.home
+
+
+def _around(cell: Cell) -> list[Frame]:
+    """The frames that a reference is outside of, from the innermost.
+
+    Raises:
+        DefinitionError: what made the reference is done.
+    """
+    found: list[Frame] = []
+    at = current()
+    while at is not None and at is not cell.home:
+        found.append(at)
+        at = at.outside
+    if at is not cell.home:
+        assert cell.home is not None, "those made outside of all are inside of none"
+        raise DefinitionError(
+            f"{cell.described} has no value here: it belongs to {cell.home.owner}.",
+            hint="return what it holds from there; or make the reference outside, and write it "
+            "there.",
+        )
+    return found
+
+
+def read(cell: Cell) -> Held:
+    """What a reference holds here.
+
+    Raises:
+        DefinitionError: it has no value here.
+    """
+    for f in _around(cell):
+        f.touched[cell] = None
+    return cell.held
+
+
+def write(cell: Cell, held: Held) -> None:
+    """Let a reference hold something else from here on.
+
+    Raises:
+        DefinitionError: it is not to be written here.
+    """
+    around = _around(cell)
+    refusing = next((f for f in around if f.refuses), None)
+    if refusing is not None:
+        raise DefinitionError(
+            f"{refusing.owner} writes {cell.described}.",
+            hint="it is called for its result alone: write references before or after.",
+        )
+    if current() is not None and not is_tracing():
+        raise DefinitionError(
+            f"a formula writes {cell.described}.",
+            hint="a formula is of one element; write references beside it.",
+        )
+    for f in around:
+        f.touched[cell] = None
+    if around:
+        around[0].hold(cell, held)
+    else:
+        cell.held = held
+
+
+def cells_of(structure: Structure, path: str) -> list[tuple[str, Cell]]:
+    """The references that are parts of a tree, with their paths."""
+    return [(p, v) for p, v in statics(structure, path) if isinstance(v, Cell)]
+
+
+def check_kept(parts: Sequence[tuple[Structure, str]], what: str, owner: str) -> None:
+    """No reference is returned by what made it.
+
+    Args:
+        parts: structures, and how their paths begin.
+        what: "result" or "carry".
+        owner: whose, where it is done.
+    Raises:
+        DefinitionError: one is.
+    """
+    for structure, path in parts:
+        for at, cell in cells_of(structure, path):
+            if not is_open(cell):
+                raise DefinitionError(
+                    f"{cell.described} is a part of the {what} of {owner}, which made it.",
+                    where=at,
+                    hint=f"return what it holds: {cell.name}.get().",
+                )

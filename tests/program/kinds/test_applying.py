@@ -1,0 +1,73 @@
+"""Functions that data choose: interpreted, compiled, as in Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad.ir.tensor import Branch
+from tests.support.programs.higher.chosen import CHOSEN
+from tests.support.programs.higher.data import listed
+from tests.support.programs.higher.kit import check
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_chosen_functions(name: str) -> None:
+    check(CHOSEN[name])
+
+
+def test_a_function_that_all_branches_return_is_no_value() -> None:
+    f = ta.function(lambda x, p: ta.cond(p > 0, lambda: (ta.exp, x), lambda: (ta.exp, -x)))
+    got = f.trace(np.float64(1.0), np.float64(1.0))
+    assert len(got.results) == 1 and isinstance(got.results[0].op, Branch)
+
+
+def test_a_method_that_is_read_again_is_the_same_function() -> None:
+    class Model:
+        def scale(self, y: Any) -> Any:
+            return y * 2
+
+    model = Model()
+
+    def program(x: Any, n: Any) -> Any:
+        f, y = ta.for_loop(0, n, lambda i, c: (model.scale, c[0](c[1])), (model.scale, x))
+        return f(y)
+
+    assert ta.function(program)(np.float64(1.0), np.int64(3)) == 16.0
+    assert "type" not in str(ta.function(program).trace(np.float64(1.0), np.int64(3)))
+
+
+def test_what_a_branch_computes_stays_inside_of_it() -> None:
+    def program(xs: Any, p: Any) -> Any:
+        f = ta.match(xs, lambda: lambda y: y, lambda h, t: lambda y: y * h)
+        return f(p)
+
+    f = ta.function(program)
+    assert f(listed(), np.float64(2.0)) == 2.0 and f(listed(3.0), np.float64(2.0)) == 6.0
+
+
+def test_what_is_in_reach_everywhere_is_no_field() -> None:
+    def program(w: Any, p: Any) -> Any:
+        f = ta.cond(p > 0, lambda: lambda y: y @ w, lambda: lambda y: y + p)
+        return f(w[0])
+
+    text = str(ta.function(program).trace(np.ones((3, 3)), np.float64(1.0)))
+    assert "type cond = " in text and "(w :" not in text.splitlines()[0]
+
+
+def test_functions_may_be_in_data_of_a_loop_beside_numbers() -> None:
+    def program(x: Any, n: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            return {"f": lambda y: c["f"](y) + c["x"], "x": c["x"] * 2}
+
+        end = ta.for_loop(0, n, step, {"f": lambda y: y, "x": x})
+        return end["f"](0 * x) + 0 * end["x"]
+
+    assert ta.function(program)(np.float64(1.0), np.int64(4)) == 15.0
+
+
+def test_fn_is_the_function_outside_of_programs() -> None:
+    assert ta.fn(abs) is abs

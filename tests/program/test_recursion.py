@@ -1,0 +1,123 @@
+"""Functions that call themselves: as calls of definitions, interpreted and compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad.ir.analysis.blocks import inner_ops, ops_between
+from tensorad.ir.records import Definition, Recursion
+from tests.support.programs.higher.kit import TRACED, check
+from tests.support.programs.higher.recursive import RECURSIVE
+
+
+@pytest.mark.parametrize("name", RECURSIVE)
+def test_recursion(name: str) -> None:
+    check(RECURSIVE[name])
+
+
+@ta.function
+def power(x: Any, n: Any) -> Any:
+    return ta.cond(n > 0, lambda: x * power(x, n - 1), lambda: 1.0)
+
+
+def definitions(f: Any, *args: Any) -> list[Definition]:
+    """Those of a function's program, in the order in which they are met."""
+    found: dict[Definition, None] = {}
+    pending = [f.trace(*args).results]
+    while pending:
+        ops = ops_between(pending.pop(), {})
+        for op in (*ops, *inner_ops(ops)):
+            if isinstance(op, Recursion) and op.definition not in found:
+                found[op.definition] = None
+                pending.append(op.definition.block.results)
+    return list(found)
+
+
+def test_a_call_of_the_same_kind_is_a_call_of_one_definition() -> None:
+    (own,) = definitions(power, np.float64(2.0), np.int64(3))
+    assert own.name == "power" and [t.dtype for t in own.params] == ["float64", "int64"]
+    assert [(t.name, t.dtype, t.shape) for t in own.types] == [("power", "float64", ())]
+
+
+def test_numbers_take_the_dtype_of_what_they_meet() -> None:
+    for dtype in ("float32", "float64"):
+        (own,) = definitions(power, np.dtype(dtype).type(2.0), np.int64(3))
+        assert own.types[0].dtype == dtype
+
+    @ta.function
+    def count(n: Any) -> Any:
+        return ta.cond(n < 1, lambda: 0, lambda: count(n - 1) + 1)
+
+    assert count(np.int64(5)) == 5 and count(np.int64(5)).dtype == np.int64
+
+
+def test_captured_tensors_are_given_to_each_call() -> None:
+    def program(w: Any, n: Any) -> Any:
+        @ta.function
+        def f(n: Any) -> Any:
+            return ta.cond(n > 0, lambda: f(n - 1) @ w, lambda: w[0])
+
+        return f(n)
+
+    (own,) = definitions(ta.function(program), np.ones((2, 2)), np.int64(3))
+    assert [t.name for t in own.params] == ["n", "w"]
+    w = np.array([[0.5, 1.0], [-1.0, 0.25]])
+    assert np.allclose(ta.function(program)(w, np.int64(3)), w[0] @ w @ w @ w)
+
+
+def test_mutual_recursion_is_one_definition_with_the_others_inside() -> None:
+    even = RECURSIVE["three_in_turn"].make
+
+    found = definitions(even(TRACED), np.float64(1.0), np.int64(2))
+    assert found[0].name == "a"
+
+
+def test_extents_may_be_sizes() -> None:
+    @ta.function
+    def smooth(x: Any, n: Any) -> Any:
+        return ta.cond(n > 0, lambda: smooth(x / 2 + x.mean() / 2, n - 1), lambda: x)
+
+    for size in (3, 5, 8):
+        x = np.arange(float(size))
+        wanted = (x - x.mean()) / 8 + x.mean()
+        assert np.allclose(smooth(x, np.int64(3)), wanted)
+    (own,) = definitions(smooth, np.arange(7.0), np.int64(3))
+    assert own.types[0].shape == own.params[0].shape
+
+
+def test_a_size_that_is_a_number_inside_is_told_by_a_tensor() -> None:
+    @ta.function
+    def program(x: Any, n: Any) -> Any:
+        @ta.function
+        def f(n: Any) -> Any:
+            return ta.cond(n > 0, lambda: f(n - 1) + x.shape[0], lambda: 0)
+
+        return f(n)
+
+    assert [int(program(np.ones(k), np.int64(3))) for k in (2, 3, 4)] == [6, 9, 12]
+
+
+def test_a_function_with_a_rule_may_recur() -> None:
+    @ta.function
+    def f(x: Any, n: Any) -> Any:
+        return ta.cond(n > 0, lambda: x * f(x, n - 1), lambda: 1.0)
+
+    ta.register_gradient(f)(lambda call, gradient: [gradient * 100.0, ta.no_grad])
+    got = ta.grad(lambda x: f(x, np.int64(3)))(np.float64(2.0))
+    assert got == 100.0 and f(np.float64(2.0), np.int64(3)) == 8.0
+
+
+def test_unfolding_of_static_arguments_ends() -> None:
+    @ta.function(static_argnames="depth")
+    def f(x: Any, depth: int) -> Any:
+        return f(x * 2, depth - 1) if depth else x
+
+    assert f(np.float64(1.0), 200) == 2.0**200
+
+
+def test_recursion_is_deep() -> None:
+    assert power(np.float64(1.0), np.int64(50_000)) == 1.0

@@ -1,0 +1,1 @@
+"""Random programs of records, branches by tags, loops and calls of definitions."""

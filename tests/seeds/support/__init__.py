@@ -1,0 +1,1 @@
+"""What tests of the seeds have in common."""

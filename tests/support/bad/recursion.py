@@ -1,0 +1,231 @@
+"""Bad programs, fifth part: functions that call themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tensorad as ta
+from tensorad.errors import DefinitionError, DTypeError, LimitError, ShapeError
+from tests.support.refusals import Refusals
+
+CASES = Refusals()
+V = np.float64(2.0)
+N = np.int64(3)
+
+
+def run(f: Any, *args: Any) -> Any:
+    return ta.function(f)(*args)
+
+
+def half(y: Any) -> Any:
+    return y / 2
+
+
+# functions that call themselves
+
+
+@CASES.refused(
+    DefinitionError,
+    "f calls itself before it is known what it returns.",
+    "  in: f(x)",
+    "  hint: let a branch of ta.cond, ta.switch or ta.match return without calling it, or"
+    " say what it returns: ta.function(returns=...) takes an example, or a function of "
+    "the arguments.",
+)
+def without_a_type() -> None:
+    @ta.function
+    def f(x: Any) -> Any:
+        return f(x / 2) + 1
+
+    f(V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "g calls itself before it is known what it returns.",
+    "  in: g(x)",
+    "  hint: let a branch of ta.cond, ta.switch or ta.match return without calling it, or"
+    " say what it returns: ta.function(returns=...) takes an example, or a function of "
+    "the arguments.",
+)
+def all_branches_recur() -> None:
+    @ta.function
+    def g(x: Any) -> Any:
+        return ta.cond(x > 0, lambda: g(x - 1), lambda: g(x + 1))
+
+    g(V)
+
+
+@CASES.refused(
+    LimitError,
+    "f calls itself 40 times, each time with arguments of another kind.",
+    "  in:    a call                    the call inside",
+    "      x  float64 (1099511627776,)  float64 (2199023255552,)",
+    "  hint: a call of the same kind stays a call: let shapes, dtypes and static "
+    "arguments be the same in each (functions are, given as ta.fn(f)); a count that is "
+    "static ends the calls by a Python if.",
+)
+def other_shapes() -> None:
+    @ta.function
+    def f(x: Any) -> Any:
+        return ta.cond(x.sum() > 9, lambda: x.sum(), lambda: f(ta.topi.concatenate([x, x])))
+
+    f(np.ones(2))
+
+
+@CASES.refused(
+    LimitError,
+    "f calls itself 500 times, each time with arguments of another kind.",
+    "  in:        a call      the call inside",
+    "      x      float64 ()  float64 ()",
+    "      depth  499         500",
+    "  hint: a call of the same kind stays a call: let shapes, dtypes and static "
+    "arguments be the same in each (functions are, given as ta.fn(f)); a count that is "
+    "static ends the calls by a Python if.",
+)
+def other_static_arguments() -> None:
+    @ta.function(static_argnames="depth")
+    def f(x: Any, depth: int) -> Any:
+        return ta.cond(x > 0, lambda: f(x, depth + 1), lambda: x)
+
+    f(V, 0)
+
+
+@CASES.refused(
+    LimitError,
+    "f calls itself 9 times, each time with arguments of another kind.",
+    "  in:    a call          the call inside",
+    "      g  function twice  function twice",
+    "      x  float64 ()      float64 ()",
+    "  hint: a call of the same kind stays a call: let shapes, dtypes and static "
+    "arguments be the same in each (functions are, given as ta.fn(f)); a count that is "
+    "static ends the calls by a Python if.",
+)
+def other_functions() -> None:
+    @ta.function
+    def f(g: Any, x: Any) -> Any:
+        def twice(y: Any) -> Any:
+            return g(g(y))
+
+        return ta.cond(x > 9, lambda: x, lambda: f(twice, g(x)))
+
+    f(half, V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "f returns another structure than was declared, first at f.",
+    "  in:            declared    returned",
+    "      f          dict        tuple",
+    "      f['a']     float32 ()  -",
+    "      f[0]['a']  -           float64 ()",
+    "      f[1]       -           number 1",
+    "  hint: return a tree of one structure in each call.",
+)
+def other_structure() -> None:
+    @ta.function(returns={"a": 0.0})
+    def f(x: Any) -> Any:
+        return ta.cond(x > 9, lambda: {"a": x}, lambda: {"a": f(x + 1)["a"]}), 1
+
+    f(V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "f returns another structure than its calls of itself, first at f.",
+    "  in:       its calls   returned",
+    "      f     float64 ()  -",
+    "      f[0]  -           float64 ()",
+    "      f[1]  -           float64 ()",
+    "  hint: return a tree of one structure in each call.",
+)
+def structure_of_calls() -> None:
+    @ta.function
+    def f(x: Any) -> Any:
+        made = ta.cond(x > 9, lambda: x, lambda: ta.cond(x > 5, lambda: f(x + 1), lambda: x))
+        return made if not kept.append(1) and len(kept) < 2 else (made, made)
+
+    kept: list[int] = []
+    f(V)
+
+
+@CASES.refused(
+    DTypeError,
+    "f returns another dtype than was declared at f.",
+    "  in:    declared    returned",
+    "      f  float32 ()  float64 ()",
+    "  hint: a function that calls itself returns one type: convert with .astype(dtype).",
+)
+def other_dtype() -> None:
+    @ta.function(returns=np.float32(0))
+    def f(x: Any) -> Any:
+        return ta.cond(x > 9, lambda: x, lambda: f(x + 1).astype("float64"))
+
+    f(V)
+
+
+@CASES.refused(
+    ShapeError,
+    "f returns another shape than was declared at f.",
+    "  in:    declared      returned",
+    "      f  float64 (3,)  float64 ()",
+    "  hint: a function that calls itself returns one type: broadcast or reshape.",
+)
+def other_shape_than_declared() -> None:
+    @ta.function(returns=np.zeros(3))
+    def f(x: Any) -> Any:
+        return ta.cond(x > 9, lambda: x, lambda: f(x + 1).sum())
+
+    f(V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "f calls itself, and uses i, which belongs to a loop around it.",
+    "  in: f(m)",
+    "  hint: make i an argument.",
+)
+def counter_of_a_loop() -> None:
+    def program(x: Any, n: Any) -> Any:
+        def step(i: Any, s: Any) -> Any:
+            @ta.function
+            def f(m: Any) -> Any:
+                return ta.cond(m > 0, lambda: f(m - 1) * i, lambda: x)
+
+            return s + f(i)
+
+        return ta.for_loop(0, n, step, 0.0)
+
+    run(program, V, N)
+
+
+@CASES.refused(
+    ShapeError,
+    "the branches of cond at HERE return different shapes at cond.",
+    "  in: true_fn: float64 (3,), false_fn: float32 (trips,)",
+    "  hint: broadcast or reshape one of them.",
+)
+def rows_of_a_loop() -> None:
+    @ta.function(returns=lambda n: np.zeros(3))
+    def f(n: Any) -> Any:
+        rows = ta.scan(lambda c, _: (c + 1, c), 0.0, length=n)[1]
+        return ta.cond(n > 0, lambda: f(n - 1), lambda: rows)
+
+    f(N)
+
+
+@CASES.refused(
+    DefinitionError,
+    "f calls functions without end while it is written down.",
+    "  in: f at HERE",
+    "  hint: a Python function that calls itself under a branch of ta.cond is written "
+    "down again in each call: decorate it with @ta.function, so that its calls stay "
+    "calls.",
+)
+def python_recursion() -> None:
+    def f(x: Any) -> Any:
+        return ta.cond(x > 0, lambda: f(x - 1), lambda: x)
+
+    run(f, V)

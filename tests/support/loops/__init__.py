@@ -1,0 +1,1 @@
+"""Loops for tests: built by hand, counted, described."""

@@ -1,0 +1,1 @@
+"""Programs that recur, use data types, and let data choose functions: once for Python, too."""
