@@ -10,9 +10,20 @@ from tensorad.codegen.control.windows import staged, updates_of
 from tensorad.codegen.loops.ir import For, If, Kernel, Stmt, Store, Visit
 from tensorad.codegen.loops.rename_tensors import with_tensors
 from tensorad.codegen.loops.rewrite import rewrite
-from tensorad.ir.analysis.blocks import ops_between, sizes_told
+from tensorad.ir.analysis.blocks import ops_between, own_sizes, sizes_told
 from tensorad.ir.analysis.facts import facts_about
-from tensorad.ir.expr import TRUE, Axis, Call, Expr, Read, call, logical_and, logical_or, read
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Call,
+    Expr,
+    LocalSize,
+    Read,
+    call,
+    logical_and,
+    logical_or,
+    read,
+)
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Compute, Control, Loop, Op, Scan, Scatter, Tensor, outputs
 from tensorad.ir.visit import (
@@ -299,3 +310,24 @@ def without_self_copies(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return None
 
     return rewrite(body, rule)
+
+
+def late_starts(wanted: Sequence[Tensor], given: Given, updates: Updates) -> dict[Tensor, None]:
+    """First values of carries that are computed where their loops begin, into the memory of the
+    carries: formulas that nothing else reads, or that read nothing."""
+    ops = ops_between(wanted, given, lambda op: inputs_of(op, updates))
+    uses: dict[Tensor, int] = dict.fromkeys(wanted, 1)
+    for t in [t for op in ops for t in inputs_of(op, updates)]:
+        uses[t] = uses.get(t, 0) + 1
+    changed = dict.fromkeys([u.carry for u in updates.values()])
+    found: dict[Tensor, None] = {}
+    for op in [op for op in ops if isinstance(op, Loop)]:
+        for x in op.operands[: op.carries]:
+            if not isinstance(x.op, Compute) or x in given or x.op in updates:
+                continue
+            fixed = not any(t in changed for t in op_inputs(x.op))
+            sizes = any(isinstance(s, LocalSize) for s in own_sizes(x.op))
+            alone = uses[x] == 1 and sum([t is x for t in op.inputs]) == 1
+            if fixed and not sizes and (alone or not op_inputs(x.op)):
+                found[x] = None
+    return found

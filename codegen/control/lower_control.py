@@ -13,6 +13,7 @@ from tensorad.codegen.control.in_place import (
     find_updates,
     in_order,
     inputs_of,
+    late_starts,
     stored_in_place,
 )
 from tensorad.codegen.control.last_iteration import without_dead_ends
@@ -36,7 +37,7 @@ from tensorad.codegen.loops.ir import (
 from tensorad.codegen.loops.rename_tensors import with_tensors
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.errors import InternalError
-from tensorad.ir.analysis.blocks import ops_between, own_sizes, saves_of
+from tensorad.ir.analysis.blocks import ops_between, saves_of
 from tensorad.ir.arrays.elementwise import copied_from
 from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.dtypes import INT64
@@ -146,7 +147,7 @@ class _Lowering:
         copied = _copied(wanted, delivered, given, updates)
         wanted = [copied.get(t, t) for t in wanted]
         delivered = [copied.get(t, t) for t in delivered]
-        late = _late(wanted, given, updates)
+        late = late_starts(wanted, given, updates)
         order = in_order(wanted, given, updates, late)
         ops = list(order)
         kept = saves_of(ops)
@@ -388,27 +389,6 @@ def _source(t: Tensor, given: Given) -> Tensor | None:
         if source is None:
             break
         found = t = source
-    return found
-
-
-def _late(wanted: Sequence[Tensor], given: Given, updates: Updates) -> dict[Tensor, None]:
-    """First values of carries that are computed where their loops begin, into the memory of the
-    carries: formulas that nothing else reads, or that read nothing."""
-    ops = ops_between(wanted, given, lambda op: inputs_of(op, updates))
-    uses: dict[Tensor, int] = dict.fromkeys(wanted, 1)
-    for t in [t for op in ops for t in inputs_of(op, updates)]:
-        uses[t] = uses.get(t, 0) + 1
-    changed = dict.fromkeys([u.carry for u in updates.values()])
-    found: dict[Tensor, None] = {}
-    for op in [op for op in ops if isinstance(op, Loop)]:
-        for x in op.operands[: op.carries]:
-            if not isinstance(x.op, Compute) or x in given or x.op in updates:
-                continue
-            fixed = not any(t in changed for t in op_inputs(x.op))
-            sizes = any(isinstance(s, LocalSize) for s in own_sizes(x.op))
-            alone = uses[x] == 1 and sum([t is x for t in op.inputs]) == 1
-            if fixed and not sizes and (alone or not op_inputs(x.op)):
-                found[x] = None
     return found
 
 

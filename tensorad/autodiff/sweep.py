@@ -386,9 +386,8 @@ class Sweep:
         live = {t: a for t, a in adjoints.items() if a is not None}
         if not live:
             return
-        heads = ScanHeads.of(
-            op, {t: behind(lead, a) for t, a in live.items()}, viewed.combiner.arity
-        )
+        given = {t: behind(lead, a) for t, a in live.items()}
+        heads = ScanHeads.of(op, given, viewed.combiner.arity)
         smooth = [d for d, e in enumerate(viewed.sources) if self._flows(e)]
         sweep = reverse_sweep(viewed, [heads], smooth, lead)
         switch = ScanSwitch(op, viewed, live, smooth, lead, self.batch)
@@ -419,7 +418,6 @@ class Sweep:
         self, e: Expr, axes: tuple[Axis, ...], condition: Expr, adjoint: Adjoint, place: Indices
     ) -> None:
         """The adjoint of `e`, at (batch, place), flows to what `e` reads."""
-
         for t in body_terms(0, e, self.wanted):
             self._push(t.read.tensor, received(t, axes, condition, adjoint, place))
 

@@ -10,7 +10,7 @@ from tensorad.display.formula import FormulaWriter
 from tensorad.display.program import program_html
 from tensorad.display.style import page
 from tensorad.errors import InternalError
-from tensorad.ir import tensor
+from tensorad.ir import array_methods
 from tensorad.ir.arrays.arguments import check_tensors
 from tensorad.ir.combiner import (
     BY_NAME,
@@ -216,4 +216,4 @@ def _scan_lines(op: Scan, writer: FormulaWriter, used: Mapping[Tensor, None]) ->
     return lines if _is_built_in(op.combiner) else [*lines, *_combiner_lines(op.combiner)]
 
 
-tensor.as_html.fill(tensors_html)
+array_methods.as_html.fill(tensors_html)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorad.ir import tensor
+from tensorad.ir import array_methods
 from tensorad.ir.tensor import Compute, Tensor
 from tensorad.simplify.sympy_bridge import latex as formula_latex
 
@@ -19,4 +19,4 @@ def latex(t: Tensor) -> str:
     return f"{left} = {formula_latex(t.op.bodies[t.index])}"
 
 
-tensor.as_latex.fill(latex)
+array_methods.as_latex.fill(latex)

@@ -40,6 +40,9 @@ rows: Final[Hook[[Any], int]] = Hook("tensorad.te.items")
 """The extent of the leading axis, if it is known."""
 places: Final[Hook[[Any], Any]] = Hook("tensorad.te.places")
 """What `x.at` is."""
+matmul: Final[Hook[[Any, Any], Any]] = Hook("tensorad.ir.arrays.elementwise")
+as_html: Final[Hook[[Any], str]] = Hook("tensorad.display.html")
+as_latex: Final[Hook[[Any], str]] = Hook("tensorad.display.latex")
 method: Final[Hook[Concatenate[str, ...], Any]] = Hook("tensorad.topi.methods")
 elements: Final[Hook[[Any], np.ndarray | None]] = Hook("tensorad.levels.looking")
 """The elements, if they follow from arrays alone."""
@@ -315,3 +318,17 @@ class ArrayMethods(Node):
     def _made(self, name: str, *given: Any, **named: Any) -> Self:
         made: Self = method.call(name, self, *given, **named)
         return made
+
+    def __matmul__(self, other: object) -> Self:
+        made: Self = matmul.call(self, other)
+        return made
+
+    def __rmatmul__(self, other: object) -> Self:
+        made: Self = matmul.call(other, self)
+        return made
+
+    def _repr_html_(self) -> str:
+        return as_html.call(self)
+
+    def _repr_latex_(self) -> str:
+        return f"${as_latex.call(self)}$"

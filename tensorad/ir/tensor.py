@@ -386,12 +386,6 @@ class Tensor(ArrayMethods):
     __gt__ = both_sides(elementwise, "gt")[0]
     __ge__ = both_sides(elementwise, "ge")[0]
 
-    def __matmul__(self, other: object) -> Tensor:
-        return matmul.call(self, other)
-
-    def __rmatmul__(self, other: object) -> Tensor:
-        return matmul.call(other, self)
-
     def __neg__(self) -> Tensor:
         return elementwise.call("neg", self)
 
@@ -412,18 +406,9 @@ class Tensor(ArrayMethods):
     def __repr__(self) -> str:
         return f"Tensor({self.name}, shape={format_shape(self.shape)}, dtype={self.dtype})"
 
-    def _repr_html_(self) -> str:
-        return as_html.call(self)
 
-    def _repr_latex_(self) -> str:
-        return f"${as_latex.call(self)}$"
-
-
-matmul: Final[Hook[[object, object], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
 astype: Final[Hook[[Tensor, object], Tensor]] = Hook("tensorad.ir.arrays.elementwise")
 format_tensor: Final[Hook[[Tensor], str]] = Hook("tensorad.ir.text.printer")
-as_html: Final[Hook[[Tensor], str]] = Hook("tensorad.display.html")
-as_latex: Final[Hook[[Tensor], str]] = Hook("tensorad.display.latex")
 
 
 def format_shape(shape: Shape) -> str:

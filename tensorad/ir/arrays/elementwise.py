@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorad.errors import DefinitionError, ShapeError
-from tensorad.ir import tensor
+from tensorad.ir import array_methods, tensor
 from tensorad.ir.analysis.polynomial import Polynomial
 from tensorad.ir.arrays.constants import with_constants
 from tensorad.ir.arrays.tracing import is_tracing
@@ -237,7 +237,7 @@ def matmul(a: object, b: object) -> Tensor:
 
 tensor.elementwise.fill(elementwise)
 tensor.astype.fill(astype)
-tensor.matmul.fill(matmul)
+array_methods.matmul.fill(matmul)
 
 
 def copied_from(t: Tensor) -> Tensor | None:

@@ -14,7 +14,7 @@ from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.arrays.snapshots import first_stored
 from tests.ir.arrays.test_snapshots import fewest
-from tests.program.test_checkpoints import leaves, same_bits
+from tests.program.checkpointing.test_functions import leaves, same_bits
 
 RNG = np.random.default_rng(1)
 N, ROWS = 3, 11
