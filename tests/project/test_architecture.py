@@ -144,6 +144,7 @@ _NESTS = {"model.py", "loops", "nest", "cost"}
 _LOW = {"dtypes.py", "hooks.py", "node.py", "nodes.py", "leaves.py"}
 """What the records of scalar functions are written with."""
 
+_TREES = {"data", "trees.py", "sides.py", "values.py", "calls.py"}
 ROWS: dict[str, dict[str, set[str]]] = {
     "codegen": {
         ".": set(),
@@ -239,10 +240,11 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "values.py": {"data", "trees.py"},
         "calls.py": {"data", "trees.py", "values.py"},
         "references": {"data", "trees.py", "sides.py", "values.py", "calls.py"},
-        ".": {"data", "trees.py", "sides.py", "values.py", "calls.py", "references"},
-        "calling": {"data", "trees.py", "sides.py", "values.py", "calls.py", "references", "."},
-        "kinds": {"data", "trees.py", "sides.py", "values.py", "calls.py", "references", "."},
-        "rules": {"data", "trees.py", "sides.py", "values.py", "calls.py", "references", "."},
+        "leaf_types.py": {"data", "trees.py", "values.py", "calls.py"},
+        "calling": {"data", "trees.py", "values.py", "calls.py", "leaf_types.py"},
+        ".": {*_TREES, "references", "leaf_types.py", "calling"},
+        "kinds": {*_TREES, "references", "leaf_types.py", "calling", "."},
+        "rules": {*_TREES, "references", "leaf_types.py", "calling", "."},
         "__init__.py": {"trees.py", "references", "rules", "kinds", "."},
     },
     "tensorad/topi": {
