@@ -17,7 +17,7 @@ from tensorad.explaining import Explanation
 from tensorad.ir.reference import interpret as reference
 from tensorad.ir.tensor import Tensor
 from tensorad.program import Function, Module, module
-from tensorad.program.calling.compiled_programs import Example
+from tensorad.program.compiled_programs import Example
 from tensorad.program.derivatives import target_of
 from tensorad.program.forms import is_function
 from tensorad.program.gradients import COUNTED, Wanted, how_collected

@@ -29,9 +29,9 @@ from tensorad.program.calling.arguments import (
     leaf_dtypes,
     with_function_leaves,
 )
-from tensorad.program.calling.compiled_programs import Compiled, Example, Kind
 from tensorad.program.calling.quick import Quick
 from tensorad.program.calls import check_callable
+from tensorad.program.compiled_programs import Compiled, Example, Kind
 from tensorad.program.recursion import (
     Frame,
     check_nesting,

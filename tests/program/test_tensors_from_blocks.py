@@ -25,6 +25,7 @@ from tests.support.topi_calls import CALLS as OPERATORS
 N: Final = 3
 X: Final = ta.placeholder((N,), "float64", name="x")
 V: Final = ta.placeholder((N,), "float64", name="v")
+S: Final = ta.placeholder((), "float64", name="s")
 GIVEN: Final = {X: np.array([0.3, 0.45, 0.7]), V: np.array([1.0, -2.0, 0.5])}
 Call = Callable[[Tensor], Any]
 square = ta.scalar_function(lambda e: e * e, partials=lambda e: (e * 2.0,), name="square")
@@ -88,6 +89,8 @@ CALLS: Final[dict[str, Call]] = {
     # the language
     "compute": _elements(lambda e: e * 2.0),
     "ref": _through_a_reference,
+    "vmap": lambda y: ta.vmap(lambda a: ta.sin(a) * 2.0)(y),
+    "batched": lambda y: ta.batched([S * S], {S: y}),
     "const": lambda y: y + ta.const(GIVEN[V]),
     "select": _elements(lambda e: ta.select(e > 0.4, e, -e)),
     "all_of": _elements(lambda e: ta.select(ta.all_of(e > 0.4, e < 0.5), e, -e)),
@@ -168,7 +171,7 @@ CALLS: Final[dict[str, Call]] = {
 }  # fmt: skip
 NO_TENSORS: Final = {
     "assume", "check_numerical_grads", "explain_adjoints", "fn", "get_num_threads", "gradient",
-    "match", "module", "placeholder", "no_grad", "reduce_axis", "register_gradient",
+    "match", "module", "no_grad", "partial_eval", "placeholder", "reduce_axis", "register_gradient",
     "register_tree", "set_num_threads", "size", "variant",
 }  # fmt: skip
 """Of sizes, names, numbers, modules and functions of arrays."""

@@ -144,6 +144,7 @@ _NESTS = {"model.py", "loops", "nest", "cost"}
 _LOW = {"dtypes.py", "hooks.py", "node.py", "nodes.py", "leaves.py"}
 """What the records of scalar functions are written with."""
 
+_TREES = {"data", "trees.py", "sides.py", "values.py", "calls.py"}
 ROWS: dict[str, dict[str, set[str]]] = {
     "codegen": {
         ".": set(),
@@ -239,11 +240,14 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "values.py": {"data", "trees.py"},
         "calls.py": {"data", "trees.py", "values.py"},
         "references": {"data", "trees.py", "sides.py", "values.py", "calls.py"},
-        ".": {"data", "trees.py", "sides.py", "values.py", "calls.py", "references"},
-        "calling": {"data", "trees.py", "sides.py", "values.py", "calls.py", "references", "."},
-        "kinds": {"data", "trees.py", "sides.py", "values.py", "calls.py", "references", "."},
-        "rules": {"data", "trees.py", "sides.py", "values.py", "calls.py", "references", "."},
-        "__init__.py": {"trees.py", "references", "rules", "kinds", "."},
+        "leaf_types.py": {"data", "trees.py", "values.py", "calls.py"},
+        "calling": {"data", "trees.py", "values.py", "calls.py", "leaf_types.py"},
+        "carries.py": {*_TREES, "references", "leaf_types.py"},
+        "checkpointing": {"trees.py", "values.py", "calls.py", "carries.py"},
+        ".": {*_TREES, "references", "leaf_types.py", "calling", "carries.py", "checkpointing"},
+        "kinds": {*_TREES, "references", "leaf_types.py", "calling", "."},
+        "rules": {*_TREES, "references", "leaf_types.py", "calling", "."},
+        "__init__.py": {"trees.py", "references", "checkpointing", "rules", "kinds", "."},
     },
     "tensorad/topi": {
         ".": set(),

@@ -13,8 +13,8 @@ from typing import Any
 def seen(call: Callable[[], object]) -> list[tuple[str, str]]:
     """Events and names of functions inside of a call, in all threads.
 
-    Garbage is collected before, not meanwhile: what the collector finally calls (callbacks of
-    weak references, finalisers) belongs to whatever ran earlier in the process.
+    No garbage is collected meanwhile: what the collector calls (callbacks of weak references,
+    finalisers) belongs to whatever ran earlier in the process.
     """
     found: list[tuple[str, str]] = []
 
@@ -23,7 +23,6 @@ def seen(call: Callable[[], object]) -> list[tuple[str, str]]:
         found.append((event, name))
 
     before, collecting = sys.getprofile(), gc.isenabled()
-    gc.collect()
     gc.disable()
     threading.setprofile(hook)
     sys.setprofile(hook)

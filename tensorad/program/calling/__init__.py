@@ -1,1 +1,1 @@
-"""Calls of functions with arrays: what tells them apart, and what runs."""
+"""Calls of functions with arrays: what tells them apart."""

@@ -10,10 +10,12 @@ import tensorad as ta
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.runtime.record_results import decoded
 from tensorad.codegen.runtime.record_values import encoded
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.dtypes import FLOAT32, FLOAT64, INT64
-from tensorad.ir.expr import size_var
+from tensorad.ir.expr import read, select, size_var
 from tensorad.ir.records import Field, RecordType, Variant, inject, recursion
 from tensorad.ir.reference.records import Record, handle
+from tensorad.ir.tensor import Compute, outputs
 from tests.random.records.compare import assert_same
 from tests.support.programs.recursive import balanced, branch, counted_down, doubled, given
 from tests.support.records import List, list_of
@@ -47,7 +49,9 @@ def test_what_was_given_is_itself() -> None:
 def test_arrays_and_arrays_of_records() -> None:
     x, xs, k = given(("x", (N,), FLOAT32), ("xs", (), List), ("k", (), INT64))
     empty = inject(List, 0, ())
-    two = ta.compute((2,), lambda i: ta.select(i > 0, xs(), empty()), name="two")
+    axes = compute_axes((2,))
+    body = select(axes[0] > 0, read(xs, ()), read(empty, ()))
+    (two,) = outputs(Compute("two", axes, (body,)))
     f = ta.build(inject(Wide, 0, (x, two, k)), [x, xs, k])
     given_list = list_of([2.0])
     found = f(np.arange(5, dtype=np.float32), given_list, 7).item()

@@ -283,7 +283,7 @@ def arms_contents() -> None:
     "the body of for_loop at HERE leaves another function or reference in the reference f made "
     "at HERE, at f.",
     "  in:    before        after",
-    "      f  function sin  function <lambda>",
+    "      f  function sin  function lambda at HERE",
     "  hint: each iteration does the same: leave the same function, and let it read what "
     "changes from a reference.",
 )
