@@ -1,0 +1,75 @@
+"""Checkpoints where they meet axes of many examples and functions that call themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+
+STORING: list[dict[str, Any]] = [{"checkpoint": "sqrt"}, {"checkpoint": 2}, {"memory": 100}]
+ROWS = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+WEIGHTS = np.random.default_rng(1).normal(size=(4, 4)).astype(np.float32)
+
+
+def layers(w: Any, x: Any) -> Any:
+    return ta.tanh(w @ ta.tanh(w @ x)).sum()
+
+
+def repeated(**how: Any) -> Any:
+    def run(w: Any, x: Any) -> Any:
+        return ta.scan(lambda c, _: (ta.tanh(w @ c), None), x, None, length=9, **how)[0].sum()
+
+    return run
+
+
+def gradients(f: Any) -> list[Any]:
+    """Derivatives of rows, and derivatives for each row."""
+    each = ta.vmap(f, in_axes=(None, 0))
+    return [
+        ta.grad(lambda w, x: each(w, x).sum())(WEIGHTS, ROWS),
+        ta.vmap(ta.grad(f), in_axes=(None, 0))(WEIGHTS, ROWS),
+        ta.vmap(ta.grad(f, argnums=1), in_axes=(None, 0))(WEIGHTS, ROWS),
+    ]
+
+
+def test_rows_go_through_a_checkpoint() -> None:
+    for one, other in zip(gradients(layers), gradients(ta.checkpoint(layers)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+@pytest.mark.parametrize("how", STORING, ids=str)
+def test_rows_go_through_loops_that_store_little(how: dict[str, Any]) -> None:
+    for one, other in zip(gradients(repeated()), gradients(repeated(**how)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def both_modes(f: Any) -> tuple[Any, Any]:
+    x = np.float64(0.7)
+    return ta.grad(f)(x), ta.jvp(f, (x,), (1.0,))[1]
+
+
+@ta.function
+def power(x: Any, n: Any) -> Any:
+    return ta.cond(n > 0, lambda: ta.sin(x) * power(x, n - 1), lambda: 1.0)
+
+
+def test_a_function_that_calls_itself_in_a_checkpoint_and_around_one() -> None:
+    @ta.function
+    def inner(x: Any, n: Any) -> Any:
+        part = ta.checkpoint(ta.sin)
+        return ta.cond(n > 0, lambda: part(x) * inner(x, n - 1), lambda: 1.0)
+
+    expected = both_modes(lambda x: power(x, 3))
+    np.testing.assert_allclose(both_modes(ta.checkpoint(lambda x: power(x, 3))), expected)
+    np.testing.assert_allclose(both_modes(lambda x: inner(x, 3)), expected)
+
+
+@pytest.mark.parametrize("how", STORING[::2], ids=str)
+def test_a_function_that_calls_itself_in_loops_that_store_little(how: dict[str, Any]) -> None:
+    def loop(x: Any, **how: Any) -> Any:
+        return ta.scan(lambda c, _: (ta.sin(c * power(x, 2)), None), x, None, length=7, **how)[0]
+
+    np.testing.assert_allclose(both_modes(lambda x: loop(x, **how)), both_modes(loop))
