@@ -28,6 +28,7 @@ from tensorad.ir.expr import (
     read,
     select,
 )
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import (
     Block,
     Compute,
@@ -55,7 +56,7 @@ def within_memory(loop: Iterations, init: object, memory: int) -> tuple[Any, Any
 
     Raises:
         DefinitionError: two states do not fit: one that is stored, one that is computed again; or
-            their size is symbolic.
+            their size is symbolic, or that of records.
     """
     made = run_loop(loop.body(loop.times.counter), init, loop.scanned, loop.times)
     ys = unflatten(made.ys_structure, [saved(made.op, y) for y in made.ys])
@@ -70,6 +71,13 @@ def within_memory(loop: Iterations, init: object, memory: int) -> tuple[Any, Any
 def _rows(loop: Iterations, op: Loop, memory: int) -> int:
     """How many states are stored, beside the one that is computed again."""
     states = op.blocks[0].params[: op.carries]
+    record = next((t for t in states if is_record(t.dtype)), None)
+    if record is not None:
+        raise DefinitionError(
+            f"memory of {loop.where} is a number, but what its carry has is data of several kinds.",
+            where=record.described,
+            hint='pass checkpoint="sqrt", or how many iterations a segment has.',
+        )
     extents = [n for t in states for n in t.shape]
     if not all(isinstance(n, int) for n in extents):
         raise DefinitionError(

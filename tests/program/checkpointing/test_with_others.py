@@ -1,4 +1,4 @@
-"""Checkpoints where they meet axes of many examples and functions that call themselves."""
+"""Checkpoints where they meet axes of many examples, functions that call themselves, records."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from tensorad.errors import DefinitionError
+from tests.support.programs.higher.data import Cons, Nil
 
 STORING: list[dict[str, Any]] = [{"checkpoint": "sqrt"}, {"checkpoint": 2}, {"memory": 100}]
 ROWS = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
@@ -73,3 +75,24 @@ def test_a_function_that_calls_itself_in_loops_that_store_little(how: dict[str, 
         return ta.scan(lambda c, _: (ta.sin(c * power(x, 2)), None), x, None, length=7, **how)[0]
 
     np.testing.assert_allclose(both_modes(lambda x: loop(x, **how)), both_modes(loop))
+
+
+def of_records(x: Any, n: Any, **how: Any) -> Any:
+    """The head of a list of one number that goes round."""
+
+    def step(c: Any, _: Any) -> Any:
+        none, some = lambda: Cons(ta.sin(x), Nil()), lambda h, _: Cons(ta.sin(h * x), Nil())
+        return ta.match(c, none, some), None
+
+    start = ta.cond(n > 0, lambda: Cons(x * x, Nil()), lambda: Nil())
+    last = ta.scan(step, start, None, length=7, **how)[0]
+    return ta.match(last, lambda: 0.0 * x, lambda head, tail: head)
+
+
+def test_records_that_go_round_are_stored_by_segments_alone() -> None:
+    n = np.int64(1)
+    expected = both_modes(lambda x: of_records(x, n))
+    found = both_modes(lambda x: of_records(x, n, checkpoint="sqrt"))
+    np.testing.assert_allclose(found, expected)
+    with pytest.raises(DefinitionError, match="data of several kinds"):
+        both_modes(lambda x: of_records(x, n, memory=1000))
