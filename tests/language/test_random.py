@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.language.checks import check_program
 
-FAST, SLOW = 6, 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 500
+FAST, SLOW = 6, 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 200
 
 
 @pytest.mark.parametrize("seed", range(FAST))
@@ -17,7 +17,7 @@ def test_interpreted_evaluated_compiled(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(FAST, SLOW, 50))
+@pytest.mark.parametrize("first", range(FAST, SLOW, 25))
 def test_dead_code_never_changes_a_value(first: int) -> None:
-    for seed in range(first, min(first + 50, SLOW)):
+    for seed in range(first, min(first + 25, SLOW)):
         check_program(seed)

@@ -21,6 +21,6 @@ def test_second_derivatives_and_machine_code() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", range(4))
 def test_more_programs(part: int) -> None:
     check(range(1000 + 25 * part, 1025 + 25 * part), compiled=True, second=True)
