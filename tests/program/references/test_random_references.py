@@ -67,5 +67,5 @@ def test_random_programs(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 def test_many_random_programs(part: int) -> None:
-    for seed in range(100 + 15 * part, 115 + 15 * part):
+    for seed in range(100 + 6 * part, 106 + 6 * part):
         check(seed)

@@ -22,9 +22,10 @@ def check(seed: int) -> None:
     verify(shorter)
     found = ta.build(program.outputs, program.inputs)(*values.values())
     have = found if len(want) > 1 else [found]
-    for a, b, c in zip(have, want, ta.interpret(shorter, values), strict=True):
+    results = zip(program.outputs, have, want, ta.interpret(shorter, values), strict=True)
+    for t, a, b, c in results:
         assert_same(a, b, 1e-5)
-        assert_same(c, b)
+        assert_same(c, b, dtype=str(t.dtype))  # what is folded into a float32 constant is rounded
 
 
 @pytest.mark.parametrize("seed", range(1, 11))
