@@ -89,7 +89,9 @@ def test_functions_of_examples_agree_with_those_of_frameworks() -> None:
     for made in (examples.gradients(4, 1), examples.roots(50, 1)):
         examples.check(made)
     (row,) = examples.measure(["gradients"], 1, 1)
-    assert examples.judge([row])[0].text.startswith("least")
+    assert row.values["tensorad ms"] > 0
+    if "best / ours" in row.values:  # where PyTorch or JAX is there
+        assert examples.judge([row])[0].text.startswith("least")
 
 
 def test_streams_know_their_bytes() -> None:
