@@ -140,7 +140,8 @@ class Node(metaclass=NodeMeta):
     def _no_number(self, name: str) -> NoReturn:
         """Say that Python wants a number where there is a formula.
 
-        Abstract: expressions and tensors say it each in their own words.
+        Expressions and tensors say it each in their own words. Nobody makes a bare node; the
+        metaclass of nodes interns them, so it is not that of abstract classes.
         """
         raise NotImplementedError
 

@@ -11,7 +11,8 @@ from tensorad.ir.text.blocks import Known
 from tensorad.ir.text.operations import Operations, Target
 from tensorad.ir.text.program import Define
 from tensorad.ir.text.tokens import Token
-from tensorad.ir.text.trampoline import run
+from tensorad.ir.text.trampoline import Steps, run
+from tensorad.ir.text.values import Value
 from tensorad.language.terms import Formula
 from tensorad.language.types import Meaning
 from tensorad.simplify.bounds.reads import check_op
@@ -94,3 +95,11 @@ class _Reader(Operations):
             self.take()
             return self.extents[token.text]
         return super().meaning(token)
+
+    def nested_call(self) -> Steps[Value]:
+        """Calls are bindings of their own.
+
+        Raises:
+            ProgramTextError: a formula has one inside.
+        """
+        self.expected("the name of a tensor (bind what is called before)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeVar
 
@@ -57,7 +58,7 @@ MOST_CALLS: Final = 1_500
 """Inside of each other."""
 
 
-class Machine(Generic[Leaf]):
+class Machine(ABC, Generic[Leaf]):
     """Runs programs on values of one kind.
 
     Attributes:
@@ -388,33 +389,33 @@ class Machine(Generic[Leaf]):
             )
         return value
 
+    @abstractmethod
     def as_declared(self, t: TensorText, value: Value, meanings: dict[str, Any]) -> Any:
-        """A number as a tensor of a declared dtype. Abstract, as all below."""
-        raise NotImplementedError
+        """A number as a tensor of a declared dtype."""
 
+    @abstractmethod
     def type_of(self, value: Any) -> tuple[DType, Shape]:
         """Dtype and shape of a tensor or number."""
-        raise NotImplementedError
 
+    @abstractmethod
     def formula(self, term: Formula, env: Env, b: Binding) -> tuple[Value, ...]:
         """The tensors of a formula."""
-        raise NotImplementedError
 
+    @abstractmethod
     def operator(self, term: Operator, args: Sequence[Any], b: Binding) -> Value:
         """What an operator makes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def branch(self, condition: Any, term: If, env: Env, b: Binding) -> Value:
         """What the block that is chosen results in."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loop(self, term: Loop, env: Env, b: Binding) -> Value:
         """The last carry."""
-        raise NotImplementedError
 
+    @abstractmethod
     def derivative(self, f: Derived, args: tuple[Value, ...]) -> Value:
         """A call of a derivative."""
-        raise NotImplementedError
 
 
 def one_or_all(values: Sequence[Value]) -> Value:

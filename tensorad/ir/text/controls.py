@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -370,19 +371,19 @@ class Controls(Operations):
         self.known = outer
         return scope, results, saves
 
+    @abstractmethod
     def branch(self, targets: Sequence[Target]) -> Steps[None]:
         """A branch, whose word has been read.
 
         Abstract: a file above reads blocks of each kind.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def loop(self, targets: Sequence[Target]) -> Steps[None]:
         """A loop, whose word has been read.
 
         Abstract: as `branch`.
         """
-        raise NotImplementedError
 
 
 def like(tree: Tree, made: Iterator[Tensor]) -> Tree:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -59,7 +60,7 @@ class Fold:
         self.parts = tuple(parts)
 
 
-class Expressions(Cursor):
+class Expressions(Cursor, ABC):
     """Reads formulas.
 
     Attributes:
@@ -73,12 +74,12 @@ class Expressions(Cursor):
         self.combiners: dict[str, Combiner] = {}
         self.functions: dict[str, Function] = {}
 
+    @abstractmethod
     def meaning(self, token: Token) -> Expr | Tensor:
         """What a name outside of the statement means.
 
         Abstract: blocks know their names.
         """
-        raise NotImplementedError
 
     def expression(self, least: int = 0) -> Steps[Any]:
         """A formula whose operators bind at least so strongly; a `Fold` only by itself."""

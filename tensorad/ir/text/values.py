@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -149,12 +150,12 @@ class Values(Expressions):
             found.append(value)
         return found
 
+    @abstractmethod
     def nested_call(self) -> Steps[Value]:
         """A call inside of a value: a binding of its own.
 
         Abstract: statements read calls.
         """
-        raise NotImplementedError
 
     def type(self) -> Steps[TypeTree]:
         """float32[5, n], or (float32[5, n], bool[])."""

@@ -36,7 +36,7 @@ def random_views(rng: np.random.Generator) -> list[tuple[View, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_writes_in_place(seed: int) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
     rng = np.random.default_rng(seed)
     views, x = random_views(rng), rng.standard_normal((4, 4))
 
