@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import add, mul
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from tensorad.autodiff.control.pieces import zeros_like
 from tensorad.ir.tensor import Tensor
@@ -114,8 +114,8 @@ class DualView(_OfDuals):
         PrimalView(self.tangent, self.level).set(unflatten(flat.structure, filled))
 
 
-class PrimalView(_OfDuals):
-    """The values of a dual; a write keeps its tangent."""
+class _Part(_OfDuals):
+    """One of the two parts of a dual."""
 
     def __init__(self, of: Lens, level: Level | int | None = None) -> None:
         """
@@ -129,13 +129,17 @@ class PrimalView(_OfDuals):
         self.of = of
 
     @property
-    def at(self) -> PrimalView:
+    def at(self) -> Self:
         """The lens itself, of which parts are taken."""
         return self
 
-    def __getitem__(self, key: object) -> PrimalView:
-        """The values of what the index, or key, selects."""
-        return PrimalView(self.of.at[key], self.level)
+    def __getitem__(self, key: object) -> Self:
+        """This part of what the index, or key, selects."""
+        return type(self)(self.of.at[key], self.level)
+
+
+class PrimalView(_Part):
+    """The values of a dual; a write keeps its tangent."""
 
     def get(self) -> Any:
         """The values, without tangents at this level."""
@@ -152,28 +156,8 @@ class PrimalView(_OfDuals):
         self.of.set(value)
 
 
-class TangentView(_OfDuals):
+class TangentView(_Part):
     """The tangent of a dual, zeros where it has none; a write keeps its values."""
-
-    def __init__(self, of: Lens, level: Level | int | None = None) -> None:
-        """
-        Args:
-            of: a reference, view or lens.
-            level: one that is open, or its number; None: the innermost one.
-        Raises:
-            GradError: the level is not open.
-        """
-        super().__init__(level)
-        self.of = of
-
-    @property
-    def at(self) -> TangentView:
-        """The lens itself, of which parts are taken."""
-        return self
-
-    def __getitem__(self, key: object) -> TangentView:
-        """The tangent of what the index, or key, selects."""
-        return TangentView(self.of.at[key], self.level)
 
     def get(self) -> Any:
         """The tangent; None at integers."""
