@@ -292,8 +292,7 @@ def loop_reference() -> None:
     def f(x: Any) -> Any:
         a, b = ta.ref(x, "a"), ta.ref(x, "b")
         p = ta.ref(a, "p")
-        ta.for_loop(0, 3, lambda i, c: (p.set(b), c)[1], 1.0)
-        return p.get().get()
+        return ta.for_loop(0, 3, lambda i, c: (p.set(b), c)[1], 1.0)
 
     run(f, V)
 
