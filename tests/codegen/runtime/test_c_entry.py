@@ -204,7 +204,7 @@ def test_values_of_data_types_are_refused() -> None:
         class Nothing: ...
 
         class Just:
-            value: "float64"  # type: ignore[name-defined]  # noqa: F821
+            value: float64  # type: ignore[name-defined]  # noqa: F821
 
     f = ta.function(lambda m: ta.match(m, lambda: 0.0, lambda value: value * 2.0))
     program = f.trace(Maybe.Just(1.0))
