@@ -49,7 +49,7 @@ from tensorad.ir.expr import (
     size_var,
 )
 from tensorad.ir.records import Definition, is_record
-from tensorad.ir.reference.interpret import evaluate_call
+from tensorad.ir.reference.formulas import evaluate_call
 from tensorad.ir.tensor import Constant, Tensor, dim_expr
 from tensorad.ir.visit import children
 
