@@ -53,10 +53,15 @@ _FIRST: Final = (_UNSET, _UNSET)
 
 
 class Formulas:
-    """Expressions at points; how each is evaluated is kept as long as this object."""
+    """Expressions at points; how each is evaluated is kept as long as this object.
 
-    def __init__(self) -> None:
+    Args:
+        eager: evaluate both sides of a select.
+    """
+
+    def __init__(self, eager: bool = False) -> None:
         self._known: dict[tuple[Expr, ...], Steps] = {}
+        self.needed = _operands if eager else _needed
 
     def of(self, roots: Sequence[Expr]) -> Steps:
         """What gives the values of `roots`."""
@@ -88,6 +93,30 @@ class Formulas:
         for a in axes:
             scope.pop(a, None)
 
+    def reading(self, t: Tensor) -> Callable[..., Any]:
+        """What gives an element of `t`, of the arrays and its indices."""
+
+        def read(arrays: Arrays, *where: int) -> Any:
+            array = arrays[t]
+            check_index(t.name, where, array.shape, "read")
+            return array.item(*where)
+
+        return read
+
+    def calling(self, e: Call) -> Callable[..., Any]:
+        """`evaluate_call` of one operation; without NumPy where Python computes the same."""
+        op, dtype = e.op, e.dtype
+        if dtype.is_float:
+            if op in _QUIET and all(a.dtype.is_float for a in e.args):
+                return _QUIET[op]
+            return lambda *args: evaluate_call(op, dtype, args)
+        function = _EXACT[op]
+        if op in COMPARISONS:
+            return function
+        if dtype.is_integer:
+            return lambda *args: wrap(int(function(*args)), dtype)
+        return lambda *args: bool(function(*args))
+
     def fold(self, e: Reduce, arrays: Arrays, scope: Scope) -> list[Any]:
         """All components of a reduction."""
         state: list[Any] = [c.value for c in e.combiner.identity]
@@ -117,7 +146,7 @@ class Steps:
         for whole in self.folds:
             self.folds[whole] = len(self.start)
             self.start.append(_UNSET)
-        self.always = postorder_along(roots, _needed)
+        self.always = postorder_along(roots, formulas.needed)
         self.steps = self._listed([e for e in nodes if e in self.always])
         self.sides: dict[tuple[int, int], list[Step]] = {}
         self.nodes = list(nodes)
@@ -148,7 +177,8 @@ class Steps:
         """The steps of one side of a select, whose value becomes that of the select."""
         steps = self.sides.get((place, side))
         if steps is None:
-            needed = postorder_along((self.nodes[side - len(_FIRST)],), _needed)
+            root = self.nodes[side - len(_FIRST)]
+            needed = postorder_along((root,), self.formulas.needed)
             steps = self._listed([e for e in needed if e not in self.always])
             steps.append((place, _same, (side,)))
             self.sides[place, side] = steps
@@ -181,9 +211,9 @@ class Steps:
             case Reduce():
                 return place, operator.itemgetter(e.index), (self.folds[_whole(e)],)
             case Read():
-                return place, _reading(e.tensor), (_ARRAYS, *operands)
+                return place, self.formulas.reading(e.tensor), (_ARRAYS, *operands)
             case Call():
-                return place, _calling(e), operands
+                return place, self.formulas.calling(e), operands
             case Cast():
                 return place, lambda value: _convert(value, e.dtype), operands
             case Apply():
@@ -237,15 +267,6 @@ def _unbound(e: Expr) -> Any:
     raise InternalError(f"{e} is used outside its scope")
 
 
-def _reading(t: Tensor) -> Callable[..., Any]:
-    def read(arrays: Arrays, *where: int) -> Any:
-        array = arrays[t]
-        check_index(t.name, where, array.shape, "read")
-        return array.item(*where)
-
-    return read
-
-
 def check_index(name: str, where: Sequence[int], shape: Sequence[int], verb: str) -> None:
     """Whether an element is inside.
 
@@ -267,21 +288,6 @@ def _convert(value: Number, dtype: DType) -> Number:
     if dtype.is_float:
         return float(value)
     return wrap(int(value), dtype) if dtype.is_integer else bool(value)
-
-
-def _calling(e: Call) -> Callable[..., Any]:
-    """`evaluate_call` of one operation; without NumPy where Python computes the same."""
-    op, dtype = e.op, e.dtype
-    if dtype.is_float:
-        if op in _QUIET and all(a.dtype.is_float for a in e.args):
-            return _QUIET[op]
-        return lambda *args: evaluate_call(op, dtype, args)
-    function = _EXACT[op]
-    if op in COMPARISONS:
-        return function
-    if dtype.is_integer:
-        return lambda *args: wrap(int(function(*args)), dtype)
-    return lambda *args: bool(function(*args))
 
 
 def evaluate_call(op: str, dtype: DType, args: Sequence[Any]) -> Number:
