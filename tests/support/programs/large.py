@@ -17,21 +17,21 @@ EACH: Final = 25
 Function = Callable[..., Any]
 
 
-def layer(x: Any, w: Any) -> Any:
-    """25 operations on elements, and a product with a matrix."""
-    for _ in range(6):
+def layer(x: Any, w: Any, rounds: int = 6) -> Any:
+    """4 operations on elements in each round, and a product with a matrix."""
+    for _ in range(rounds):
         x = ta.sin(x) * 1.01
         x = ta.tanh(x + 0.5)
     return topi.matmul(w, x)
 
 
-def closures(n: int) -> Function:
+def closures(n: int, rounds: int = 6) -> Function:
     """n functions, each inside of the one before."""
 
     def whole(x: Any, w: Any) -> Any:
         def inner(depth: int) -> Function:
             def f(v: Any) -> Any:
-                made = layer(v, w)
+                made = layer(v, w, rounds)
                 return inner(depth - 1)(made) if depth else made
 
             return f
@@ -41,21 +41,21 @@ def closures(n: int) -> Function:
     return whole
 
 
-def nested(n: int) -> Function:
+def nested(n: int, rounds: int = 6) -> Function:
     """n functions that are calls, each calls the one before."""
-    f = ta.function(layer)
+    f = ta.function(lambda x, w: layer(x, w, rounds))
     for _ in range(n - 1):
-        f = _over(f)
+        f = _over(f, rounds)
     return lambda x, w: f(x, w).sum()
 
 
-def _over(below: Function) -> Function:
-    return ta.function(lambda x, w: below(layer(x, w), w))
+def _over(below: Function, rounds: int) -> Function:
+    return ta.function(lambda x, w: below(layer(x, w, rounds), w))
 
 
-def called(n: int) -> Function:
+def called(n: int, rounds: int = 6) -> Function:
     """n functions that are calls, one after the other."""
-    fs = [_scaled(1.0 + k / n) for k in range(n)]
+    fs = [_scaled(1.0 + k / n, rounds) for k in range(n)]
 
     def whole(x: Any, w: Any) -> Any:
         for f in fs:
@@ -65,8 +65,8 @@ def called(n: int) -> Function:
     return whole
 
 
-def _scaled(by: float) -> Function:
-    return ta.function(lambda x, w: layer(x, w) * by)
+def _scaled(by: float, rounds: int) -> Function:
+    return ta.function(lambda x, w: layer(x, w, rounds) * by)
 
 
 def text(n: int) -> str:
