@@ -60,6 +60,7 @@ def test_work_grows_as_the_program_does(kind: str, step: str) -> None:
     assert second <= 2.4 * first, counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [closures, nested, called])
 def test_derivatives_of_all_kinds_agree(make: Callable[[int, int], Function]) -> None:
     n = MOST_NESTED + 2
@@ -99,7 +100,7 @@ def size(program: Program) -> int:
 @pytest.mark.slow
 def test_four_gradients_are_forty_times_the_first() -> None:
     sizes = []
-    for n in (20, 40):
+    for n in (10, 20):
         f: Any = chain(n)
         own = []
         for _ in range(4):

@@ -76,6 +76,7 @@ BELOW = {
         "process",
         "passes",
         "ir",
+        "simplify",
         "autodiff",
         "te",
         "codegen",
