@@ -77,6 +77,7 @@ BELOW = {
         "process",
         "passes",
         "ir",
+        "simplify",
         "autodiff",
         "te",
         "codegen",
