@@ -193,6 +193,8 @@ class Definition:
         params: stand for the operands of a call.
         types: name, shape and dtype of each result.
         extends: a definition whose results are the first of these.
+        totals: numbers of results that are sums of what calls inside give and of more, in any
+            order: each addend may be added where the sum lies.
     """
 
     def __init__(
@@ -201,9 +203,11 @@ class Definition:
         params: Sequence[Tensor],
         types: Sequence[Field],
         extends: Definition | None = None,
+        totals: Sequence[int] = (),
     ) -> None:
         self.name = name
         self.extends = extends
+        self.totals = tuple(totals)
         self.params = tuple(params)
         self.types = tuple(types)
         self.derived: dict[object, Any] = {}
@@ -213,6 +217,11 @@ class Definition:
 
     def __repr__(self) -> str:
         return f"<Definition {self.name}>"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is known what a call does."""
+        return self._block is not None or self._make is not None
 
     @property
     def block(self) -> Block:
@@ -230,7 +239,7 @@ class Definition:
 
     def complete(self, results: Sequence[Tensor]) -> Definition:
         """Say what a call does, once."""
-        if self._block is not None or self._make is not None:
+        if self.is_complete:
             raise InternalError(f"the definition of {self.name} is complete already")
         self._block = Block(self.params, tuple(results))
         return self
