@@ -19,6 +19,7 @@ from tensorad.codegen.control.in_place import (
 from tensorad.codegen.control.last_iteration import without_dead_ends
 from tensorad.codegen.control.loop_body import Body, is_made, own
 from tensorad.codegen.control.taken_over import Taken, taken_carries, taken_results
+from tensorad.codegen.control.totals import Adding, added_up, totals_of, zero
 from tensorad.codegen.loops.ir import (
     Activate,
     CallPython,
@@ -118,6 +119,7 @@ class _Lowering:
         delivered: tensors that are made in the memory they have.
         used: tensors that are read.
         taken: carries that loops change where they lie already.
+        totals: what calls and branches add to in place of making it -> to what.
         called: definitions, as they are met.
     """
 
@@ -127,6 +129,7 @@ class _Lowering:
     delivered: Collection[Tensor] = ()
     used: Collection[Tensor] = ()
     taken: Taken = field(default_factory=dict)
+    totals: Image = field(default_factory=dict)
 
     def sequence(
         self,
@@ -135,6 +138,7 @@ class _Lowering:
         updates: Updates | None = None,
         delivered: Collection[Tensor] = (),
         taken: Taken | None = None,
+        adding: Adding = (),
     ) -> list[Node]:
         """Nodes after which the wanted tensors are there, from the given ones.
 
@@ -142,8 +146,11 @@ class _Lowering:
             delivered: those of the wanted that are made in the memory they have; others may lie
                 anywhere.
             taken: carries of what is around that loops change where they lie.
+            adding: what is not to be there but in sums, which are given.
         """
-        updates = updates or {}
+        added = added_up(adding, wanted, given)
+        wanted = [*wanted, *added.made]
+        updates = {**(updates or {}), **added.updates}
         copied = _copied(wanted, delivered, given, updates)
         wanted = [copied.get(t, t) for t in wanted]
         delivered = [copied.get(t, t) for t in delivered]
@@ -158,7 +165,7 @@ class _Lowering:
         used = dict.fromkeys([*wanted, *[t for inputs in readers for t in inputs]])
         results = taken_results(wanted, given, updates, dict.fromkeys(delivered))
         lowered = replace(
-            self, late=late, delivered=dict.fromkeys(delivered), used=used,
+            self, late=late, delivered=dict.fromkeys(delivered), used=used, totals=added.calls,
             taken={op: (*results.get(op, ()), *(taken or {}).get(op, ())) for op in between},
         )  # fmt: skip
         for n, stretch in enumerate(_stretches(order, given, wanted, updates, len(between))):
@@ -213,10 +220,18 @@ class _Lowering:
                 (handle,) = op.operands
                 return [Inside(t, handle, op.variant, k) for k, t in enumerate(outputs(op))]
             case Recursion():
-                self.called.setdefault(op.definition)
-                rows = [Reserve(t) for t in outputs(op) if is_dynamic(t)]
-                return [*rows, Activate(op.definition, op.operands, outputs(op))]
+                return self.activation(op)
         raise InternalError(f"{type(op).__name__} has no loops")
+
+    def activation(self, op: Recursion) -> list[Node]:
+        """A call of a definition; sums that it adds to begin here if nobody else's do."""
+        self.called.setdefault(op.definition)
+        made = outputs(op)
+        nodes: list[Node] = [Reserve(t) for t in made if is_dynamic(t)]
+        sums = tuple([made[k] for k in totals_of(op.definition)])
+        for t in sums:
+            nodes += [Place(t, self.totals[t])] if t in self.totals else self.over(zero(t), t, ())
+        return [*nodes, Activate(op.definition, op.operands, made, sums)]
 
     def block(
         self, op: Control, n: int, operands: Sequence[Tensor], kept: Sequence[Saved], given: Given
@@ -229,15 +244,20 @@ class _Lowering:
         image = renewed(block, operands, extra)
         found: dict[Tensor, Tensor] = {}
         taken: dict[Tensor, None] = {}
+        adding: list[tuple[Tensor, Tensor]] = []
         places = (*outputs(op), *_tensors(saves))
         for t, inner in zip(places, (*block.results, *extra), strict=True):
+            if t in self.totals:
+                adding.append((image.get(inner, inner), self.totals[t]))
+                continue
             found[t] = image.get(inner, inner)
             if t in self.delivered:
                 found[t] = own(found[t], (taken, given))
                 taken[found[t]] = None
         before = [Place(f, t) for t, f in found.items() if t in self.delivered]
         after = [Place(t, f) for t, f in found.items() if t not in self.delivered]
-        nodes = self.sequence(list(dict.fromkeys(found.values())), given, delivered=taken)
+        wanted = list(dict.fromkeys(found.values()))
+        nodes = self.sequence(wanted, given, delivered=taken, adding=adding)
         return [*before, *nodes, *after]
 
     def python(self, op: Foreign) -> list[Node]:
@@ -267,12 +287,18 @@ class _Lowering:
         block = Block(params, tuple(simplified(definition.block.results, params)))
         given = tuple([buffer(p.name, p.shape, p.dtype) for p in params])
         image = renewed(block, given)
-        known = dict.fromkeys(given)
-        results: dict[Tensor, None] = {}
-        for t in block.results:
-            results[own(image.get(t, t), (results, known))] = None
-        nodes = self.sequence([*results], known, delivered=results)
-        return Routine(definition, given, tuple(results), tuple(nodes))
+        sums = totals_of(definition)
+        totals = {k: buffer(*definition.types[k]) for k in sums}
+        known = dict.fromkeys((*given, *totals.values()))
+        results: dict[int, Tensor] = dict(totals)
+        for k, t in enumerate(block.results):
+            if k not in totals:
+                results[k] = own(image.get(t, t), (results.values(), known))
+        wanted = [t for k, t in results.items() if k not in totals]
+        adding = [(image.get(block.results[k], block.results[k]), t) for k, t in totals.items()]
+        nodes = self.sequence(wanted, known, delivered=wanted, adding=adding)
+        made = tuple([results[k] for k in range(len(results))])
+        return Routine(definition, given, made, tuple(nodes), tuple(totals.values()))
 
     def loop(self, op: Loop, kept: Sequence[Saved], given: Given) -> list[Node]:
         body = Body.of(op, kept, self.delivered)
@@ -325,8 +351,11 @@ class _Lowering:
 
     def copied(self, source: Tensor, target: Tensor) -> list[Node]:
         """The elements of a tensor in the memory of another one."""
-        copy = copy_of(source)
-        return [_over(k, {copy: target}) for k in self.straight([copy], [source]).kernels]
+        return self.over(copy_of(source), target, [source])
+
+    def over(self, made: Tensor, target: Tensor, given: Sequence[Tensor]) -> list[Node]:
+        """A formula in the memory of another tensor."""
+        return [_over(k, {made: target}) for k in self.straight([made], given).kernels]
 
     def test(self, op: Loop, body: Body, given: Given) -> tuple[list[Node], Tensor | None]:
         if len(op.blocks) == 1:
