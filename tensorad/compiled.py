@@ -28,12 +28,12 @@ from tensorad.codegen.runtime.background_compiler import Compiler
 from tensorad.codegen.runtime.executable import Executable, Frame, Layout
 from tensorad.codegen.runtime.memory_limit import check_memory
 from tensorad.codegen.runtime.memory_report import MemoryUse, memory_use
+from tensorad.codegen.runtime.record_layout import native_dtype
 from tensorad.codegen.runtime.record_results import decoded
 from tensorad.codegen.runtime.record_values import (
     RecordParameter,
     Stored,
     encoded,
-    native_dtype,
     refuse_out,
 )
 from tensorad.codegen.runtime.written_out_calls import can_be_written_out, written_out
@@ -43,6 +43,7 @@ from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.analysis.sizes import bytes_of, shape_values, size_value
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.records import is_record
+from tensorad.ir.reference.records import Makers, records
 from tensorad.ir.tensor import Op, Tensor
 from tensorad.ir.visit import postorder
 from tensorad.simplify.bounds.reads import size_violation
@@ -289,7 +290,8 @@ class CompiledFunction:
         accepted, shapes, layout = self._checked(arrays, given)
         has_room = self._has_room(layout, accepted, shapes, out)
         if self._has_records:
-            return self._with_records(layout, accepted, shapes, out, then)
+            found = self._with_records(layout, accepted, shapes, out, then, records)
+            return found[0] if self._single else found
         inputs = [p.fitted(a) for p, a in zip(self._parameters, accepted, strict=True)]
         wanted = self._given_outputs(out, shapes, inputs)
         results = []
@@ -308,8 +310,8 @@ class CompiledFunction:
 
     def _with_records(
         self, layout: Layout, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]],
-        out: object, then: int,
-    ) -> Any:  # fmt: skip
+        out: object, then: int, makers: Makers,
+    ) -> list[Any]:  # fmt: skip
         """Run on records, or for them: they are in native memory during the call alone."""
         refuse_out(out, self.outputs)
         numbers, limit = layout.numbers, config.current().max_bytes
@@ -331,7 +333,7 @@ class CompiledFunction:
 
         def read(frame: Frame) -> None:
             wanted = [(results[n], self.outputs[n].dtype) for n in handles]
-            made = decoded(wanted, frame.call, given, numbers)
+            made = decoded(wanted, frame.call, given, numbers, makers)
             for n, a in zip(handles, made, strict=True):
                 found[n] = a
 
@@ -341,7 +343,22 @@ class CompiledFunction:
             for target, source in zip(targets, results, strict=True):
                 np.copyto(target, source)
             found = targets
-        return found[0] if self._single else found
+        return found
+
+    def with_values(self, arrays: Sequence[object], makers: Makers) -> list[Any]:
+        """The results of a call, records being made by what is given for their types.
+
+        Raises:
+            BindError, ShapeError, DTypeError, BoundsError, LimitError: as for calls.
+        """
+        if len(arrays) != len(self._parameters):
+            raise self._wrong_count(len(arrays))
+        then = current_version()
+        accepted, shapes, layout = self._checked(arrays, {})
+        self._has_room(layout, accepted, shapes, None)
+        found = self._with_records(layout, accepted, shapes, None, then, makers)
+        own = [is_record(t.dtype) and not t.shape for t in self.outputs]
+        return [a.item() if single else a for a, single in zip(found, own, strict=True)]
 
     def _checked(
         self, arrays: Sequence[object], given: Mapping[str, object]

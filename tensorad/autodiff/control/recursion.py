@@ -3,8 +3,8 @@
 Of a definition f are made: one that returns, beside f's results, a record of what the derivative
 reads of this call; and one from this record and adjoints of the results to adjoints of the params
 (or from the record and tangents to tangents). The record of a call holds those of the calls in it.
-Params that have one value in all calls (`passed_on`) are in no record: they are given once more. The
-adjoints by these are sums over all calls.
+Params that have one value in all calls (`passed_on`) are in no record: they are given once more.
+The adjoints by these are sums over all calls.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, Signature, get_annotations
@@ -17,6 +17,7 @@ from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import DTYPES
 from tensorad.ir.expr import Expr
 from tensorad.ir.records import Field, RecordType, Variant, is_record
+from tensorad.ir.reference.records import Column, Maker
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import bound_call, shape_of
 from tensorad.program.data import instances
@@ -243,13 +244,13 @@ def _is_open(value: object) -> bool:
     return value.is_open if isinstance(value, Instance) else isinstance(value, (Tensor, Expr))
 
 
-def _of_leaves(a: Alternative, leaves: Sequence[Any]) -> Instance:
-    """A value of leaves that are known to fit."""
-    made = object.__new__(a.kind)
-    for name, value in zip(a.trees, a.grouped(leaves), strict=True):
-        object.__setattr__(made, name, value)
-    _finish(made, leaves)
-    return made
+def _fill(a: Alternative, made: Sequence[Instance], columns: Sequence[Column]) -> None:
+    """Give fields to values: leaves that are known to fit."""
+    names, is_flat = tuple(a.trees), a.is_flat
+    each = zip(*columns, strict=True) if columns else [()] * len(made)
+    for one, leaves in zip(made, each, strict=True):
+        own = leaves if is_flat else a.grouped(leaves)
+        one.__dict__.update(zip(names, own, strict=True), leaves=leaves, is_open=False)
 
 
 def _by_position(
@@ -301,8 +302,9 @@ def _unfit(kind: type[UserError], f: Field, name: str, given: str) -> UserError:
     return kind(f"the field {f.name} of {name} must be {wanted}, got {given}.", hint=hint)
 
 
-def _makers(record_type: RecordType) -> list[Callable[[Sequence[Any]], Instance]]:
-    return [partial(_of_leaves, a) for a in data_type(record_type).resolved()]
+def _makers(record_type: RecordType) -> list[Maker]:
+    every = data_type(record_type).resolved()
+    return [Maker(partial(object.__new__, a.kind), partial(_fill, a)) for a in every]
 
 
 instances.alternatives.fill(_makers)
