@@ -130,7 +130,7 @@ def _of_value(slots: Sequence[Slot]) -> Inner | None:
     if len(places) == len(slots):
         return _leaves
     if len(places) == end - first:
-        return lambda v: v.leaves[first:end]  # type: ignore[no-any-return]  # a tuple
+        return lambda v: v.leaves[first:end]
     return lambda v: [v.leaves[k] for k in places]
 
 

@@ -232,7 +232,7 @@ def _children(
         _check_shapes(variant, slot, values)
         single = not slot.shape
         children = [v.item() for v in values] if single else [r for v in values for r in v.flat]
-    classes = set(map(type, children))
+    classes: set[Any] = set(map(type, children))
     given = [r.dtype for r in children if type(r) is Record] if Record in classes else []
     given += [c.record_type for c in classes if c is not Record]
     for dtype in given:

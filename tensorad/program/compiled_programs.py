@@ -33,9 +33,10 @@ class Compiled:
         self._function: CompiledFunction | None = None
 
     @cached_property
-    def returns_values(self) -> bool:
-        """Whether there are values of data types among the results."""
-        return any(is_record(t.dtype) for t in self.program.results)
+    def has_values(self) -> bool:
+        """Whether there are values of data types among the arguments or results."""
+        every = (*self.program.parameters, *self.program.results)
+        return any(is_record(t.dtype) for t in every)
 
     @property
     def function(self) -> CompiledFunction:
@@ -47,7 +48,7 @@ class Compiled:
     def __call__(self, leaves: Sequence[object]) -> Any:
         if not self.program.results:
             return self.program.tree(())
-        if self.returns_values:
+        if self.has_values:
             return self.program.tree(self.function.with_values(leaves, alternatives.call))
         found = self.function(*leaves)
         if self.program.structure is LEAF:
