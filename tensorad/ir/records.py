@@ -214,6 +214,7 @@ class Definition:
         """What is derived of it, by what was asked for."""
         self._block: Block | None = None
         self._make: Callable[[], Sequence[Tensor]] | None = None
+        self._after: Definition | None = None
 
     def __repr__(self) -> str:
         return f"<Definition {self.name}>"
@@ -221,7 +222,12 @@ class Definition:
     @property
     def is_complete(self) -> bool:
         """Whether it is known what a call does."""
-        return self._block is not None or self._make is not None
+        at: Definition | None = self
+        while at is not None and at._block is None:
+            if at._make is None:
+                return False
+            at = at._after
+        return True
 
     @property
     def block(self) -> Block:
@@ -232,14 +238,17 @@ class Definition:
             raise InternalError(f"the definition of {self.name} is not complete")
         return self._block
 
-    def later(self, make: Callable[[], Sequence[Tensor]]) -> Definition:
-        """Have the results made when they are asked for."""
+    def later(
+        self, make: Callable[[], Sequence[Tensor]], after: Definition | None = None
+    ) -> Definition:
+        """Have the results made when they are asked for, of those of another definition."""
         self._make = make
+        self._after = after
         return self
 
     def complete(self, results: Sequence[Tensor]) -> Definition:
         """Say what a call does, once."""
-        if self.is_complete:
+        if self._block is not None or self._make is not None:
             raise InternalError(f"the definition of {self.name} is complete already")
         self._block = Block(self.params, tuple(results))
         return self

@@ -196,9 +196,11 @@ class _Derivation(ABC, Generic[Block_]):
         saving = Definition(f"{name}_saving", self.params, (*types, saved), definition, totals)
         linear = Definition(f"d{name}", self.given, made, totals=self.totals(shared))
         self.result = Derived(
-            saving.later(lambda: self.made.saving), linear.later(lambda: self.made.linear),
-            wanted, shared,
-        )  # fmt: skip
+            saving.later(lambda: self.made.saving, definition),
+            linear.later(lambda: self.made.linear, definition),
+            wanted,
+            shared,
+        )
 
     is_reverse: ClassVar[bool]
 
