@@ -21,15 +21,15 @@ from tensorad.codegen.runtime.arguments import (
     SizeBinding,
     addresses_of,
     are_disjoint,
-    check_output,
-    check_overlap,
+    given_outputs,
 )
 from tensorad.codegen.runtime.background_compiler import Compiler
+from tensorad.codegen.runtime.c_entry import CEntry
 from tensorad.codegen.runtime.executable import Executable, Layout
 from tensorad.codegen.runtime.memory_limit import check_memory
-from tensorad.codegen.runtime.memory_report import MemoryUse, memory_use
-from tensorad.codegen.runtime.record_calls import RecordCalls
+from tensorad.codegen.runtime.memory_report import MemoryUse, memory_use, sizes_given
 from tensorad.codegen.runtime.record_layout import native_dtype
+from tensorad.codegen.runtime.record_results import RecordCalls
 from tensorad.codegen.runtime.record_values import RecordParameter, refuse_out
 from tensorad.codegen.runtime.written_out_calls import can_be_written_out, written_out
 from tensorad.codegen.threads.settings_version import current_version
@@ -278,6 +278,33 @@ class CompiledFunction:
         """
         return memory_use(self._executable, self.name, self._sizes, sizes)
 
+    def c_entry(self, **sizes: int) -> CEntry:
+        """The function at these symbolic sizes as a function of C, for callers without Python.
+
+        Args:
+            sizes: every symbolic size, by name.
+        Raises:
+            BindError: a size is missing, unknown, or no number from 0 on; or it takes or returns
+                values of data types.
+            BoundsError, ShapeError: a read leaves its tensor at these sizes; a shape is negative.
+            LimitError: a call would exceed TENSORAD_MAX_BYTES.
+        """
+        if self._has_records:
+            raise BindError(
+                f"{self.name} takes or returns values of data types, which are no arrays.",
+                where=repr(self),
+                hint="build a function whose inputs and outputs are arrays.",
+            )
+        known = sizes_given(self.name, self._sizes, sizes, "c_entry", "ask for f.c_entry()")
+        self._check_facts(known)
+        self._check_reads(known)
+        inputs, outputs = [
+            [self._output_shape(t, known) for t in ts] for ts in (self.inputs, self.outputs)
+        ]
+        layout = self._executable.layout(known, tuple([known[s] for s in self._sizes]))
+        check_memory(self.name, layout, (), list(zip(self.outputs, outputs, strict=True)), None)
+        return CEntry(self.name, self._executable, layout, inputs, outputs)
+
     def _call_slowly(
         self, arrays: Sequence[object], out: object, given: Mapping[str, object]
     ) -> Any:
@@ -290,7 +317,7 @@ class CompiledFunction:
         if self._has_records:
             return self._with_records(layout, accepted, shapes, out, then)
         inputs = [p.fitted(a) for p, a in zip(self._parameters, accepted, strict=True)]
-        wanted = self._given_outputs(out, shapes, inputs)
+        wanted = self._targets(out, shapes, inputs)
         results = []
         for n, (b, shape) in enumerate(zip(self._blocks, shapes, strict=True)):
             direct = wanted is not None and wanted[n].flags.num & WRITABLE == WRITABLE
@@ -312,7 +339,7 @@ class CompiledFunction:
         """Run on records, or for them."""
         refuse_out(out, self.outputs)
         inputs = [p.fitted(a) for p, a in zip(self._parameters, arrays, strict=True)]
-        targets = self._given_outputs(out, shapes, inputs)
+        targets = self._targets(out, shapes, inputs)
         found = self._records.run(layout, inputs, shapes, then, records)
         for target, source in zip(targets or (), found, strict=False):
             np.copyto(target, source)
@@ -400,26 +427,8 @@ class CompiledFunction:
             if error is not None:
                 raise error
 
-    def _given_outputs(
+    def _targets(
         self, out: object, shapes: Sequence[tuple[int, ...]], inputs: Sequence[Array]
     ) -> list[Array] | None:
-        if out is None:
-            return None
-        given = [out] if self._single and not isinstance(out, (list, tuple)) else out
-        if not isinstance(given, (list, tuple)) or len(given) != len(self.outputs):
-            got = f"{len(given)}" if isinstance(given, (list, tuple)) else type(out).__name__
-            raise BindError(
-                f"out needs {counted(len(self.outputs), 'array')}, got {got}.",
-                where=repr(self),
-                hint="pass a list with one array per output.",
-            )
-        arrays = [
-            check_output(t, n, a, s)
-            for n, (t, a, s) in enumerate(zip(self.outputs, given, shapes, strict=True))
-        ]
-        names = [p.name for p in self._parameters]
-        check_overlap(
-            [(f"out[{n}]", a) for n, a in enumerate(arrays)],
-            [(f"argument {n}", a) for n, a in zip(names, inputs, strict=True)],
-        )
-        return arrays
+        named = [(f"argument {p.name}", a) for p, a in zip(self._parameters, inputs, strict=True)]
+        return None if out is None else given_outputs(repr(self), self.outputs, out, shapes, named)

@@ -12,8 +12,14 @@ import numpy as np
 
 from tensorad.codegen.runtime.arena import Array, aligned, new_bytes
 from tensorad.codegen.runtime.arguments import Parameter, addresses_of
-from tensorad.codegen.runtime.record_layout import HANDLE, Slot
-from tensorad.codegen.runtime.record_rows import ROW_BITS, Reached, Rows, reached
+from tensorad.codegen.runtime.record_layout import (
+    HANDLE,
+    ROW_BITS,
+    Reached,
+    Rows,
+    Slot,
+    reached,
+)
 from tensorad.errors import BindError, DTypeError, LimitError, ShapeError
 from tensorad.ir.analysis.sizes import bytes_text, shape_values
 from tensorad.ir.expr import Expr

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.codegen.runtime.record_calls import RecordCalls
-from tensorad.codegen.runtime.record_layout import kinds_of
-from tensorad.codegen.runtime.record_rows import ROW_BITS, reached
+from tensorad.codegen.runtime.record_layout import ROW_BITS, kinds_of, reached
+from tensorad.codegen.runtime.record_results import RecordCalls
 from tensorad.codegen.runtime.record_values import encoded
 from tensorad.errors import BindError, DTypeError
 from tensorad.ir.reference.records import Value, handle
