@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import tensorad as ta
-from benchmarks.measure.timing import Call
 from benchmarks.workloads.problem import Array
 from tensorad import topi
 
 WIDTH, WORDS = 64, 200
 FEWEST, MOST = 5, 60
 """Leaves of a tree."""
+Call = Callable[[], object]
 Shape = int | tuple["Shape", "Shape"]
 """A tree: the number of a leaf's word, or two trees."""
 Weights = Mapping[str, Array]
