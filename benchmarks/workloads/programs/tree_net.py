@@ -219,7 +219,8 @@ def padded(groups: Sequence[Sequence[Shape]]) -> list[Levels]:
 
 
 def by_jax(w: Weights, groups: Sequence[Sequence[Shape]]) -> Contestant:
-    """One call for each group of trees, whose losses are added up; compiled once for all of them.
+    """One call for each group of trees, whose losses are added up; compiled once for all of them,
+    and waited for, as a step of training waits for the one before.
 
     The states are one array, which each height writes a part of: no node is computed twice, and
     what padding computes reaches no loss.
@@ -250,7 +251,7 @@ def by_jax(w: Weights, groups: Sequence[Sequence[Shape]]) -> Contestant:
         found = [step(own, g) for g in every]
         return [(float(v), {n: np.asarray(a) for n, a in g.items()}) for v, g in found]
 
-    return Contestant(results, lambda: jax.block_until_ready([step(own, g) for g in every]))
+    return Contestant(results, lambda: [jax.block_until_ready(step(own, g)) for g in every])
 
 
 # -- the same results ------------------------------------------------------------------------------
