@@ -19,6 +19,7 @@ from tensorad.codegen.runtime.executable import Executable, Layout
 from tensorad.codegen.runtime.frames import Frame
 from tensorad.codegen.runtime.record_layout import WORD, Kind, kinds_of
 from tensorad.codegen.runtime.record_values import RecordParameter, Stored, encoded
+from tensorad.collector import old_objects_at_rest
 from tensorad.errors import InternalError
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr
@@ -44,8 +45,9 @@ def decoded(
     """
     reading = _Reading(_chunks(call[block.RECORDS]), _Given(given), sizes, makers)
     pairs = [(array, dtype) for array, dtype in outputs if isinstance(dtype, RecordType)]
-    reading.reach([(int(a), dtype) for array, dtype in pairs for a in array.flat])
-    reading.make()
+    with old_objects_at_rest():  # none of the new ones is garbage
+        reading.reach([(int(a), dtype) for array, dtype in pairs for a in array.flat])
+        reading.make()
     return [reading.objects(array) for array, _ in outputs]
 
 

@@ -259,7 +259,9 @@ def _fill(a: Alternative, made: Sequence[Instance], columns: Sequence[Column]) -
     each = zip(*columns, strict=True) if columns else [()] * len(made)
     for one, leaves in zip(made, each, strict=True):
         own = leaves if is_flat else a.grouped(leaves)
-        one.__dict__.update(zip(names, own, strict=True), leaves=leaves, is_open=False)
+        fields = one.__dict__
+        fields["leaves"], fields["is_open"] = leaves, False
+        fields.update(zip(names, own, strict=True))
 
 
 def _by_position(
