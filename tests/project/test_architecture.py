@@ -85,6 +85,17 @@ BELOW = {
     "implicit": {"errors", "ir", "simplify", "autodiff", "te", "topi", "program"},
     "levels": {"errors", "process", "ir", "autodiff", "building", "program"},
     "batching": {"errors", "process", "ir", "program"},
+    "interop": {
+        "errors",
+        "process",
+        "ir",
+        "simplify",
+        "autodiff",
+        "codegen",
+        "compiled",
+        "building",
+        "batching",
+    },
     "sparse": {
         "errors",
         "config",
