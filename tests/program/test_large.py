@@ -22,6 +22,8 @@ from tests.support.profiled import number_of_calls
 from tests.support.programs.large import W, X, called, chain, closures, nested, text
 
 Function = Callable[..., Any]
+TEXTS: Final = 15
+"""Functions of the text."""
 XS: Final = np.stack([X, -X])
 
 
@@ -47,37 +49,40 @@ CASES: Final = [
     *[("called", step) for step in ("reverse", "lower")],
 ]
 KINDS: Final = {"nested": nested, "closures": closures, "called": called}
+FEWEST: Final = {"nested": MOST_NESTED + 1, "closures": 4, "called": 3}
+"""Functions of the smallest program of a kind that is like the larger ones."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "step"), CASES)
 def test_work_grows_as_the_program_does(kind: str, step: str) -> None:
-    """Python's calls for 12, 24 and 48 functions: twice the functions, twice the work more."""
-    make = KINDS[kind]
-    STEPS[step](make(MOST_NESTED + 2, 1))  # what is done once
-    counts = [number_of_calls(lambda n=n: STEPS[step](make(n, 1))) for n in (12, 24, 48)]
+    """Python's calls for n, 2n and 4n functions: twice the functions, twice the work more."""
+    make, fewest = KINDS[kind], FEWEST[kind]
+    STEPS[step](make(fewest, 1))  # what is done once
+    sizes = (fewest, 2 * fewest, 4 * fewest)
+    counts = [number_of_calls(lambda n=n: STEPS[step](make(n, 1))) for n in sizes]
     first, second = np.diff(counts)
     assert second <= 2.4 * first, counts
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [closures, nested, called])
-def test_derivatives_of_all_kinds_agree(make: Callable[[int, int], Function]) -> None:
-    n = MOST_NESTED + 2
-    f = make(n, 1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_derivatives_of_all_kinds_agree(kind: str) -> None:
+    n = FEWEST[kind]
+    f = KINDS[kind](n, 1)
     value, slope = ta.value_and_grad(f)(X, W)
     _, along = ta.jvp(lambda x: f(x, W), (X,), (X,))
     np.testing.assert_allclose(along, slope @ X, rtol=1e-10)
     same, again = ta.value_and_grad(ta.checkpoint(f))(X, W)
     assert same == value
     np.testing.assert_array_equal(again, slope)
-    if make is nested:
+    if kind == "nested":
         flat = ta.value_and_grad(closures(n, 1))(X, W)
         assert flat[0] == value
         np.testing.assert_array_equal(flat[1], slope)
 
 
-@pytest.mark.parametrize(("n", "most"), [(MOST_NESTED, None), (40, 40 * 10)])
+@pytest.mark.parametrize(("n", "most"), [(MOST_NESTED, None), (16, 16 * 10)])
 def test_calls_that_are_nested_deep_save_nothing_of_each_other(n: int, most: int | None) -> None:
     """Calls in calls hand on what is saved inside; beyond some depth they are written out."""
     program = traced(ta.grad(nested(n, 1)))
@@ -100,7 +105,7 @@ def size(program: Program) -> int:
 @pytest.mark.slow
 def test_four_gradients_are_forty_times_the_first() -> None:
     sizes = []
-    for n in (10, 20):
+    for n in (8, 16):
         f: Any = chain(n)
         own = []
         for _ in range(4):
@@ -113,11 +118,11 @@ def test_four_gradients_are_forty_times_the_first() -> None:
 
 @pytest.mark.slow
 def test_a_text_of_functions_inside_of_each_other() -> None:
-    given = text(60)
+    given = text(TEXTS)
     program = parse(given)
     assert str(parse(str(program))) == str(program)
     check(program)
-    wanted = ta.function(closures_of_text(60))(X, W)
+    wanted = ta.function(closures_of_text(TEXTS))(X, W)
     np.testing.assert_allclose(program["f"](X, W), wanted, rtol=1e-12)
 
 
