@@ -41,7 +41,8 @@ def count_uses(order: Sequence[Op]) -> dict[Tensor, int]:
 
 def unfold(definition: Definition, indices: Sequence[Expr]) -> Expr:
     axes, body = definition
-    values: dict[Expr, Expr] = dict(zip(axes, indices, strict=True))
+    pairs = zip(axes, indices, strict=True)
+    values: dict[Expr, Expr] = {a: i for a, i in pairs if a is not i}
     return substitute(with_fresh_reductions(body), values)
 
 

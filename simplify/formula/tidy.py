@@ -33,6 +33,7 @@ from tensorad.simplify.formula.dataflow import (
     count_uses,
     is_pointwise,
     loops_around,
+    on_fresh_axes,
     over_inputs,
     unfold,
 )
@@ -91,7 +92,7 @@ class Tidy:
         self.stored = task.stored
         self.results = task.results
         leaves = (Placeholder, Constant)
-        outer = dict.fromkeys(task.values)
+        outer = self.outer = dict.fromkeys(task.values)
         self.own = {op: None for op in task.own if op not in outer and isinstance(op, Compute)}
         self.readable = Readable(readable)
         self.interned = Interned()
@@ -114,6 +115,11 @@ class Tidy:
         """Tensors by a summary of their formulas, which equal formulas share."""
         self.made_stages: dict[Tensor, None] = {}
         self.zero_sums = ZeroSums(self.values)
+        self.axes: dict[tuple[object, ...], Axis] = {}
+        """Axes by place, name and bounds: formulas over the same ones are written into each other
+        as they are."""
+        self.on_shared: dict[Op, None] = {}
+        """New operations over such axes."""
 
     def run(self) -> Tidied:
         """The images of the results."""
@@ -123,7 +129,21 @@ class Tidy:
             else:
                 self._carry_over(op)
         found = [self.image.get(t, t) for t in self.results]
-        return Tidied(found, self.made_stages, self._detours(found), self.readable.missed)
+        own = self._on_own_axes(found)
+        stages = {own.get(t, t): None for t in self.made_stages}
+        results = [own.get(t, t) for t in found]
+        return Tidied(results, stages, self._detours(found), self.readable.missed)
+
+    def _on_own_axes(self, found: Sequence[Tensor]) -> dict[Tensor, Tensor]:
+        """Images of the tensors that were left over shared axes, and of what reads them."""
+        image: dict[Tensor, Tensor] = {}
+        for op in topological_ops(found, stop=self.outer) if self.on_shared else ():
+            new = over_inputs(op, image)
+            if new is op and op in self.on_shared:
+                new = on_fresh_axes(op)
+            if new is not op:
+                image.update(zip(outputs(op), outputs(new), strict=True))
+        return image
 
     def _detours(self, found: Sequence[Tensor]) -> dict[Tensor, None]:
         there = dict.fromkeys(topological_ops(found) if self.written else ())
@@ -138,15 +158,30 @@ class Tidy:
 
     def _compute(self, op: Compute) -> None:
         (old,) = outputs(op)
-        body = self._improved(op.name, op.axes, self._with_inputs(op))
+        axes, given = self._on_shared_axes(op)
+        body = self._improved(op.name, axes, self._with_inputs(op, axes, given))
         t = old
-        if body is not op.bodies[0]:
-            axes, (copy,) = copy_bodies(op.axes, (body,))
+        if body is not given:
+            shares = old not in self.wanted and not occurs(REDUCE, body)
+            if not shares:
+                axes, (body,) = copy_bodies(axes, (body,))
             if old in self.wanted:
-                t = outputs(Compute(op.name, axes, (copy,), op.source))[0]
+                t = outputs(Compute(op.name, axes, (body,), op.source))[0]
             else:
-                t = formula(op.name, axes, copy, op.source)
+                t = formula(op.name, axes, body, op.source)
+            if shares and isinstance(t.op, Compute) and t.op.axes is axes:
+                self.on_shared[t.op] = None
         self._enter(old, t if old in self.wanted else self._shared(t))
+
+    def _on_shared_axes(self, op: Compute) -> tuple[tuple[Axis, ...], Expr]:
+        """The formula over axes that others have, too."""
+        (body,) = op.bodies
+        if not _is_box(op.axes):
+            return op.axes, body
+        keys = [(n, a.name, a.lower, a.upper, a.step) for n, a in enumerate(op.axes)]
+        axes = tuple([self.axes.setdefault(k, a) for k, a in zip(keys, op.axes, strict=True)])
+        pairs = zip(op.axes, axes, strict=True)
+        return axes, substitute(body, {a: b for a, b in pairs if a is not b})
 
     def _shared(self, t: Tensor) -> Tensor:
         """An earlier tensor of the same formula, if there is one."""
@@ -200,12 +235,11 @@ class Tidy:
 
     # -- writing formulas used once into their users ------------------------------------------
 
-    def _with_inputs(self, op: Compute) -> Expr:
+    def _with_inputs(self, op: Compute, axes: Sequence[Axis], body: Expr) -> Expr:
         """The body over new inputs; those used here alone, point by point, written out."""
-        body = op.bodies[0]
         if not any(t in self.image or t in self.plain for t in op_inputs(op)):
             return body
-        loops = loops_around(op.axes, body)
+        loops = loops_around(axes, body)
         size = len(postorder(body))
 
         def renew(e: Expr) -> Expr | None:
