@@ -48,53 +48,73 @@ def without_dead_code(program: Program) -> Program:
 
 
 def _once(program: Program) -> Program:
-    pure = pure_functions(program)
-    made = {n: _Sweep(pure).function(f) for n, f in program.functions.items()}
+    effects = _Effects()
+    pure = effects.pure_functions(program)
+    made = {n: _Sweep(pure, effects).function(f) for n, f in program.functions.items()}
     if all(made[n] is f for n, f in program.functions.items()):
         return program
     return replace(program, functions=made)
 
 
-def pure_functions(program: Program) -> dict[str, bool]:
-    """Which functions of the program have no effects: the largest set that rests on itself."""
-    pure = dict.fromkeys(program.functions, True)
-    while True:
-        found = {n: _is_pure(f, pure) for n, f in program.functions.items()}
-        found = {n: found[n] and pure[n] for n in pure}
-        if found == pure:
-            return pure
-        pure = found
+class _Effects:
+    """Which functions have effects; each is looked at once, however deep it is inside of others."""
 
+    def __init__(self) -> None:
+        self.free: dict[Block, dict[str, None]] = {}
+        self.found: dict[tuple[Function, tuple[bool, ...]], bool] = {}
+        """Whether a function is pure, by what is known of the names that it uses."""
 
-def _has_effects(block: Block, pure: Mapping[str, bool], own: Iterable[str] = ()) -> bool:
-    """Whether a block writes to references that it did not make, or calls what may."""
-    known = dict(pure)
-    local = dict.fromkeys(own)
-    for b in block.bindings:
-        match b.term:
-            case NewRef():
-                local.update(dict.fromkeys(b.names))
-            case Write(ref=ref):
-                if not (isinstance(ref, Name) and ref.name in local):
-                    return True
-            case Function():
-                known[b.names[0]] = _is_pure(b.term, known)
-            case Alias(of=Name(name=name)) if name in known and b.names:
-                known[b.names[0]] = known[name]
-            case Apply():
-                if not is_pure_call(b.term, known):
-                    return True
-            case If() | Match() | Loop():
-                for inner, params in blocks(b.term):
-                    if _has_effects(inner, {**known, **dict.fromkeys(params, False)}, local):
+    def free_names(self, f: Function) -> dict[str, None]:
+        """Names that a function uses of those around it."""
+        return free_names(f.block, (f.name, *[n for n, _ in f.params]), self.free)
+
+    def pure_functions(self, program: Program) -> dict[str, bool]:
+        """Which functions of the program have none: the largest set that rests on itself."""
+        pure = dict.fromkeys(program.functions, True)
+        while True:
+            found = {n: self.is_pure(f, pure) for n, f in program.functions.items()}
+            found = {n: found[n] and pure[n] for n in pure}
+            if found == pure:
+                return pure
+            pure = found
+
+    def is_pure(self, f: Function, known: Mapping[str, bool]) -> bool:
+        """Whether calls of a function have none, if it has none where it calls itself."""
+        key = (f, tuple([known.get(n, False) for n in self.free_names(f)]))
+        if key not in self.found:
+            own = {**known, f.name: True, **{n: False for n, _ in f.params}}
+            self.found[key] = not self.has(f.block, own)
+        return self.found[key]
+
+    def has(self, block: Block, pure: Mapping[str, bool], own: Iterable[str] = ()) -> bool:
+        """Whether a block writes to references that it did not make, or calls what may."""
+        known = dict(pure)
+        local = dict.fromkeys(own)
+        for b in block.bindings:
+            match b.term:
+                case NewRef():
+                    local.update(dict.fromkeys(b.names))
+                case Write(ref=ref):
+                    if not (isinstance(ref, Name) and ref.name in local):
                         return True
-    return False
+                case Apply():
+                    if not is_pure_call(b.term, known):
+                        return True
+                case If() | Match() | Loop():
+                    for inner, params in blocks(b.term):
+                        if self.has(inner, {**known, **dict.fromkeys(params, False)}, local):
+                            return True
+            known.update(self.pure_values(b, known))
+        return False
 
-
-def _is_pure(f: Function, known: Mapping[str, bool]) -> bool:
-    """Whether calls of a function have no effects, if it has none where it calls itself."""
-    own = {**known, f.name: True, **{n: False for n, _ in f.params}}
-    return not _has_effects(f.block, own)
+    def pure_values(self, b: Binding, known: Mapping[str, bool]) -> dict[str, bool]:
+        """Which names of a binding are functions without any."""
+        match b.term:
+            case Function():
+                return {b.names[0]: self.is_pure(b.term, known)}
+            case Alias(of=Name(name=name)) if b.names:
+                return {b.names[0]: known.get(name, False)}
+        return dict.fromkeys(b.names, False)
 
 
 def is_pure_call(term: Apply, known: Mapping[str, bool]) -> bool:
@@ -121,14 +141,15 @@ class _Sweep:
         tracked: references whose every use is known: they are read or written, or not even read.
     """
 
-    def __init__(self, pure: Mapping[str, bool]) -> None:
+    def __init__(self, pure: Mapping[str, bool], effects: _Effects) -> None:
         self.pure = dict(pure)
+        self.effects = effects
         self.tracked: dict[str, None] = {}
         self.unread: dict[str, None] = {}
 
     def function(self, f: Function) -> Function:
         """The function without dead code; the same one if there is none."""
-        inner = _Sweep(self.pure)
+        inner = _Sweep(self.pure, self.effects)
         inner.pure.update({n: False for n, _ in f.params})
         inner.tracked, unread = tracked_references(f.block)
         inner.unread = {**self.unread, **unread}
@@ -154,13 +175,7 @@ class _Sweep:
     def learn(self, block: Block) -> None:
         """Which function values of a block have effects."""
         for b in block.bindings:
-            match b.term:
-                case Function():
-                    self.pure[b.names[0]] = _is_pure(b.term, self.pure)
-                case Alias(of=Name(name=name)) if b.names:
-                    self.pure[b.names[0]] = self.pure.get(name, False)
-                case _:
-                    self.pure.update(dict.fromkeys(b.names, False))
+            self.pure.update(self.effects.pure_values(b, self.pure))
 
     def binding(self, b: Binding, state: _State) -> Binding | None:
         """What is left of a binding."""
@@ -176,7 +191,7 @@ class _Sweep:
             return None
         if isinstance(term, Function):
             made = self.function(term)
-            state.names.update(_free(made))
+            state.names.update(self.effects.free_names(made))
             return b if made is term else replace(b, term=made)
         state.need(atoms(term))
         return b
@@ -220,7 +235,7 @@ class _Sweep:
         """Whether a branch or loop has an effect that stays."""
         later = {**state.contents, **(_read_in(term) if isinstance(term, Loop) else {})}
         gone = {**self.unread, **{n: None for n in self.tracked if n not in later}}
-        return any(_has_effects(inner, self.pure, gone) for inner, _ in blocks(term))
+        return any(self.effects.has(inner, self.pure, gone) for inner, _ in blocks(term))
 
 
 def without_results(term: If | Match) -> If | Match:
@@ -298,7 +313,3 @@ def _read_in(term: Term) -> dict[str, None]:
             if isinstance(b.term, Read) and isinstance(b.term.ref, Name):
                 found[b.term.ref.name] = None
     return found
-
-
-def _free(f: Function) -> dict[str, None]:
-    return free_names(f.block, (f.name, *[n for n, _ in f.params]))

@@ -321,14 +321,28 @@ def _image(part: Any, image: Mapping[Atom, Atom]) -> Any:
     return image.get(part, part) if isinstance(part, (Name, Literal)) else part
 
 
-def free_names(block: Block, given: tuple[str, ...] = ()) -> dict[str, None]:
-    """Names that a block uses and does not define, in the order of use."""
+def free_names(
+    block: Block, given: Sequence[str] = (), memo: dict[Block, dict[str, None]] | None = None
+) -> dict[str, None]:
+    """Names that a block uses and does not define, in the order of use.
+
+    Args:
+        given: names that are defined around it.
+        memo: carries what is free in blocks over several calls, each block being read once.
+    """
+    memo = {} if memo is None else memo
+    if block not in memo:
+        memo[block] = _free_names(block, memo)
+    return {n: None for n in memo[block] if n not in given}
+
+
+def _free_names(block: Block, memo: dict[Block, dict[str, None]]) -> dict[str, None]:
     found: dict[str, None] = {}
-    known = dict.fromkeys(given)
+    known: dict[str, None] = {}
     for b in block.bindings:
         own = dict.fromkeys([a.name for a in atoms(b.term) if isinstance(a, Name)])
         for inner, params in blocks(b.term):
-            own.update(free_names(inner, params))
+            own.update(free_names(inner, params, memo))
         found.update({n: None for n in own if n not in known})
         known.update(dict.fromkeys(b.names))
     if isinstance(block.result, Name) and block.result.name not in known:

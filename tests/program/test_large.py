@@ -14,7 +14,7 @@ from tensorad.ir.analysis.blocks import inner_ops, ops_between
 from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Saved
 from tensorad.ir.visit import op_expressions, postorder
-from tensorad.language import check, parse
+from tensorad.language import check, parse, without_dead_code
 from tensorad.program.traces import Program
 from tensorad.simplify.control.nested_calls import MOST_NESTED
 from tensorad.simplify.control.passes import simplified
@@ -124,6 +124,13 @@ def test_a_text_of_functions_inside_of_each_other() -> None:
     check(program)
     wanted = ta.function(closures_of_text(TEXTS))(X, W)
     np.testing.assert_allclose(program["f"](X, W), wanted, rtol=1e-12)
+
+
+def test_dead_code_of_functions_inside_of_each_other() -> None:
+    programs = [parse(text(n)) for n in (10, 20, 40)]
+    counts = [number_of_calls(lambda p=p: without_dead_code(p)) for p in programs]
+    first, second = np.diff(counts)
+    assert second <= 2.4 * first, counts
 
 
 def closures_of_text(n: int) -> Function:
