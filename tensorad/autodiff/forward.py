@@ -18,6 +18,7 @@ from tensorad.autodiff.checks import (
 )
 from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import with_dtype, zeros_like
+from tensorad.autodiff.control.record_gradients import as_derivative
 from tensorad.autodiff.control.recursion import Moving
 from tensorad.autodiff.control.tangents import control_tangents
 from tensorad.autodiff.local.flows import (
@@ -133,7 +134,7 @@ def jvp(
         )
     given, batch = directions(tangents)
     rules = check_override(override)
-    floats = [t for t in ys if t.dtype.is_float]
+    floats = [t for t in ys if t.dtype.is_differentiable]
     along = dict(tangents)
     if check_fw_mode(fw_mode) is False:
         results = _by_heads(floats, given, override)
@@ -154,7 +155,7 @@ def _by_heads(
 
     The heads are tensors like the outputs; what values they have does not matter.
     """
-    heads = [copy_of(y) for y in ys]
+    heads = [as_derivative(y) if is_record(y.dtype) else copy_of(y) for y in ys]
     adjoints = vjp(ys, list(given), heads, override=override)
     tangents = [store(a, f"d{x.name}") for x, a in given.items()]
     return vjp(adjoints, heads, tangents)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tensorad.errors import DefinitionError, InternalError
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.source import source_line
-from tensorad.ir.tensor import Block, Control, Placeholder, Shape, Tensor, outputs
+from tensorad.ir.tensor import Block, Control, FunctionCall, Placeholder, Shape, Tensor, outputs
 
 
 class Field(NamedTuple):
@@ -42,6 +42,8 @@ class RecordType(DType):
 
     _variants: tuple[Variant, ...] | None
     _make: Callable[[], Sequence[Variant]] | None
+    _is_ready: bool
+    """Whether its variants can be made at any time."""
     _holds_floats: bool | None
     derived: dict[object, Any]
     """What is derived of it, by what was asked for."""
@@ -51,6 +53,7 @@ class RecordType(DType):
         assert isinstance(self, RecordType)
         self._variants = None
         self._make = None
+        self._is_ready = False
         self._holds_floats = None
         self.derived = {}
         return self
@@ -79,7 +82,7 @@ class RecordType(DType):
     def is_differentiable(self) -> bool:
         """Whether a record may hold a float.
 
-        So it is where that is asked before the variants are known, and stays: what was derived
+        So it is where that is asked before the variants can be known, and stays: what was derived
         since goes by it.
         """
         if self._holds_floats is None:
@@ -94,21 +97,29 @@ class RecordType(DType):
             if dtype in seen:
                 continue
             seen[dtype] = None
-            if dtype._holds_floats is not None or dtype._variants is None:
+            known = dtype.variants if dtype._is_ready else dtype._variants
+            if dtype._holds_floats is not None or known is None:
                 dtype._holds_floats = dtype._holds_floats is not False
                 if dtype._holds_floats:
                     return True
                 continue
-            for f in [f for v in dtype._variants for f in v.fields]:
+            for f in [f for v in known for f in v.fields]:
                 if f.dtype.is_float:
                     return True
                 if isinstance(f.dtype, RecordType):
                     stack.append(f.dtype)
         return False
 
-    def later(self, make: Callable[[], Sequence[Variant]]) -> RecordType:
-        """Have the variants made when they are asked for."""
+    def later(
+        self, make: Callable[[], Sequence[Variant]], *, is_ready: bool = False
+    ) -> RecordType:
+        """Have the variants made when they are asked for.
+
+        Args:
+            is_ready: whether that may be at any time; otherwise nothing asks for what they hold.
+        """
         self._make = make
+        self._is_ready = is_ready
         return self
 
     def complete(self, variants: Sequence[Variant]) -> RecordType:
@@ -272,6 +283,13 @@ def fields_of(handle: Tensor, tag: int) -> tuple[Tensor, ...]:
     assert isinstance(handle.dtype, RecordType), "the operand is a handle"
     names = tuple([f.name for f in handle.dtype.variants[tag].fields])
     return outputs(Fields(names, (handle,), (), source="", tag=tag)) if names else ()
+
+
+def same_record(handle: Tensor, name: str) -> Tensor:
+    """The same handle as another tensor: what is differentiated by it is by nothing else."""
+    (own,) = stand_ins([Field(name, (), handle.dtype)])
+    block = Block((own,), (own,))
+    return outputs(FunctionCall((name,), (handle,), (block,), source="", function="same"))[0]
 
 
 def definitions_in(controls: Sequence[Control]) -> list[Definition]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tensorad.autodiff.control.record_gradients import has_gradient
 from tensorad.errors import BindError, DefinitionError, DTypeError, GradError, ShapeError
 from tensorad.ir.arrays.elementwise import copy_of, same_dim
+from tensorad.ir.dtypes import DType
+from tensorad.ir.records import is_record, same_record
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import bound_call, signature_of
 from tensorad.program.functions import Function, fresh
+from tensorad.program.kinds.directions import direction, like_value
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Fixed, Flat, flatten, unflatten
 from tensorad.program.values import as_tensor
@@ -58,9 +62,15 @@ class Point:
         *,
         has_aux: bool = False,
         strict: bool = True,
+        is_by: Callable[[DType], bool] = has_gradient,
     ) -> None:
-        """`strict`: integers among the arguments to differentiate by are an error."""
+        """
+        Args:
+            strict: integers among the arguments to differentiate by are an error.
+            is_by: the dtypes of leaves to differentiate by.
+        """
         self.target, self.title = target, title
+        self.is_by = is_by
         self.argnums, self.count = tuple(argnums), len(args)
         own = dict.fromkeys(fresh.get())
         token = fresh.set(())
@@ -94,14 +104,17 @@ class Point:
 
     @property
     def leaves(self) -> list[Tensor]:
-        """All leaves to differentiate by, those that are floats."""
-        return [t for flat in self.wanted for t in flat.leaves if t.dtype.is_float]
+        """All leaves to differentiate by: floats, and values of data types with floats."""
+        return [t for flat in self.wanted for t in flat.leaves if self.is_by(t.dtype)]
 
     def like_wanted(self, values: Sequence[object]) -> list[Any]:
         """Trees like the wanted arguments, of a value for each of `leaves`; None for integers."""
         rest = iter(values)
         return [
-            unflatten(f.structure, [next(rest) if t.dtype.is_float else None for t in f.leaves])
+            unflatten(
+                f.structure,
+                [like_value(t, next(rest)) if self.is_by(t.dtype) else None for t in f.leaves],
+            )
             for f in self.wanted
         ]
 
@@ -146,19 +159,26 @@ def _own(value: object, path: str, own: Mapping[Tensor, None]) -> Tensor:
     t = as_tensor(value, path)
     if t in own:
         return t
-    return copy_of(t, path)
+    return same_record(t, path) if is_record(t.dtype) else copy_of(t, path)
 
 
 def check_floats(title: str, target: Target, flat: Flat, name: str) -> None:
-    """All leaves of the argument of this name are floats.
+    """All leaves of the argument of this name are floats, or values of data types with some.
 
     Raises:
-        DTypeError: one is an integer or boolean.
+        DTypeError: one is an integer or boolean, or a value that has no float.
         GradError: there are none.
     """
     for value, path in zip(flat.leaves, flat.paths, strict=True):
         t = as_tensor(value, path)
-        if not t.dtype.is_float:
+        if is_record(t.dtype) and not has_gradient(t.dtype):
+            raise DTypeError(
+                f"{title} cannot differentiate {target.name} by {path} of the data type {t.dtype}, "
+                "whose values have no floats.",
+                where=f"{path} : {leaf_text(t)}",
+                hint="choose another argument with argnums.",
+            )
+        if not has_gradient(t.dtype):
             raise DTypeError(
                 f"{title} cannot differentiate {target.name} by {path} of dtype {t.dtype}: "
                 "integers and booleans have no derivative.",
@@ -223,7 +243,7 @@ def like(
         ShapeError, DTypeError: a leaf has another shape, or is no float.
     """
     given = flatten(tree, name)
-    floats = [t.dtype.is_float for t in flat.leaves]
+    floats = [has_gradient(t.dtype) for t in flat.leaves]
     holes = [0.0 if f else None for f in floats]
     masked = flatten(unflatten(flat.structure, holes), name)
     if given.structure == masked.structure:
@@ -248,8 +268,10 @@ def like(
 
 
 def _fitted(t: Tensor, value: object, path: str, kind: str, where: str) -> Tensor:
-    c = as_tensor(value, path)
     subject = f"{kind} of {where}" if path == kind else f"{kind} {path} of {where}"
+    if is_record(t.dtype):
+        return direction(t, value, path, subject)
+    c = as_tensor(value, path)
     if len(c.shape) != t.ndim or not all(map(same_dim, c.shape, t.shape)):
         raise ShapeError(
             f"the {subject} has shape {format_shape(c.shape)}, but what it belongs "

@@ -96,6 +96,17 @@ def _record(value: Instance, inner: list[Any]) -> Record:
     return Record(value.record_type, value.tag, tuple(made))
 
 
+def copied(value: Instance) -> Instance:
+    """The value with arrays of its own: arrays in fields can be changed."""
+
+    def make(at: Instance, inner: list[Instance]) -> Instance:
+        own = [np.array(v) if isinstance(v, np.ndarray) else v for v, _ in _pairs(at, inner)]
+        return alternatives.call(at.record_type)[at.tag](own)
+
+    made: Instance = folded(value, _children, make)
+    return made
+
+
 def injected(value: Instance, as_tensor: Callable[[object, Field], Tensor]) -> Tensor:
     """The tensor of a value in a program.
 

@@ -66,6 +66,12 @@ def _record_type(value: object, where: str) -> RecordType:
     )
 
 
+def _stands_for(key: object, a: Alternative) -> bool:
+    """Whether a key of the functions names an alternative; classes also stand for those of
+    gradients."""
+    return key == a.name or (isinstance(key, type) and key in a.kind.__mro__[:2])
+
+
 def _by_alternative(
     own: DataType, arms: Sequence[Arm | Mapping[Any, Arm]], where: str
 ) -> list[Arm]:
@@ -83,7 +89,7 @@ def _by_alternative(
         return list(arms)  # type: ignore[arg-type]  # what is no function is refused later
     found: dict[int, Arm] = {}
     for key, function in arms[0].items():
-        at = [n for n, a in enumerate(every) if key is a.kind or key == a.name]
+        at = [n for n, a in enumerate(every) if _stands_for(key, a)]
         if not at:
             raise DefinitionError(
                 f"{where} has a function for {getattr(key, '__name__', repr(key))}, which is no "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, Signature, get_annotations
@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tensorad.autodiff.control.record_gradients import kept_places, values_type
 from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import DTYPES
@@ -94,6 +95,8 @@ _types: Final[WeakKeyDictionary[RecordType, DataType]] = WeakKeyDictionary()
 def data_type(record_type: RecordType) -> DataType:
     """The data type of records."""
     known = _types.get(record_type)
+    if known is None and values_type(record_type) is not record_type:
+        return _of_gradients(data_type(values_type(record_type)), record_type)
     if known is None:
         known = DataType(str(record_type), Names({}, lambda value: None))
         known.record_type = record_type
@@ -104,6 +107,28 @@ def data_type(record_type: RecordType) -> DataType:
             made.fields = list(v.fields)
             made.trees = {f.name: Flat([0.0], [f.name], LEAF) for f in v.fields}
     return known
+
+
+def _of_gradients(own: DataType, record_type: RecordType) -> DataType:
+    """The data type of gradients: subclasses of the alternatives, with None where there is no
+    derivative."""
+    made = DataType(own.name, own.names)
+    made.record_type = record_type
+    _types[record_type] = made
+    pairs = zip(own.resolved(), own.record_type.variants, record_type.variants, strict=True)
+    for a, whole, kept in pairs:
+        names = {"record_type": record_type, "__module__": a.kind.__module__, "__doc__": a.kind.__doc__}
+        kind = type(a.name, (a.kind,), {**names, "__qualname__": a.kind.__qualname__})
+        places = kept_places(whole)
+        smooth = iter([n in places for n in range(len(whole.fields))])
+        trees = {name: _with_holes(tree, name, smooth) for name, tree in a.trees.items()}
+        made.alternatives.append(Alternative(a.name, a.annotations, kind, trees, list(kept.fields)))
+    return made
+
+
+def _with_holes(tree: Flat, name: str, is_kept: Iterator[bool]) -> Flat:
+    """The tree of a field with None in the place of leaves that are left out."""
+    return flatten(tree_of(tree, [0.0 if next(is_kept) else None for _ in tree.leaves]), name)
 
 
 def variant(declared: Any, **alternatives: Mapping[str, object]) -> Any:
@@ -156,7 +181,7 @@ def variant(declared: Any, **alternatives: Mapping[str, object]) -> Any:
         a.kind.__module__ = owner.__module__
         setattr(owner, name, a.kind)
     owner.record_type = made.record_type
-    made.record_type.later(made.variants)
+    made.record_type.later(made.variants, is_ready=True)
     return owner
 
 
