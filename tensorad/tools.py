@@ -17,6 +17,7 @@ from tensorad.explaining import Explanation
 from tensorad.ir.reference import interpret as reference
 from tensorad.ir.tensor import Tensor
 from tensorad.program import Function, Module, module
+from tensorad.program.calling.arguments import as_result
 from tensorad.program.compiled_programs import Example
 from tensorad.program.derivatives import target_of
 from tensorad.program.forms import is_function
@@ -179,7 +180,7 @@ def interpret(tensors: Any, *args: Any, **options: Any) -> Any:
     example = _example(tensors, args)
     program = example.program
     found = reference.interpret(list(program.results), example.values, example.sizes, **options)
-    return program.tree(found)
+    return program.tree([as_result(v) for v in found])
 
 
 def measure_performance(outputs: Any, *args: Any, **options: Any) -> float:

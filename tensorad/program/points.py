@@ -144,7 +144,8 @@ class Point:
             y: Tensor = leaves[0]
             if y.dtype.is_float:
                 return y
-            hint = "integers and booleans have no derivative: convert with .astype('float32')."
+            if not is_record(y.dtype):
+                hint = "integers and booleans have no derivative: convert with .astype('float32')."
         shown = [f"{p}: {leaf_text(t)}" for p, t in zip(self.result.paths, leaves, strict=True)]
         raise ShapeError(
             f"{self.title} needs a function whose result is one float without axes, but {name} "
