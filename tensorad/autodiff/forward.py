@@ -19,6 +19,7 @@ from tensorad.autodiff.checks import (
 from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import with_dtype, zeros_like
 from tensorad.autodiff.control.record_gradients import as_derivative
+from tensorad.autodiff.control.records import added
 from tensorad.autodiff.control.recursion import Moving
 from tensorad.autodiff.control.tangents import control_tangents
 from tensorad.autodiff.local.flows import (
@@ -269,6 +270,9 @@ class Push:
         """A given direction of an intermediate is added to what reaches it."""
         if t not in self.given:
             return tangent
+        if is_record(t.dtype):
+            parts = [store(a, f"d{t.name}") for a in (self.given[t], tangent)]
+            return whole(added(*parts))
         axes = compute_axes((*self.batch, *t.shape))
         own = self.given[t].at(axes)
         return Adjoint(axes, add(own, cast(tangent.at(axes), own.dtype)))
