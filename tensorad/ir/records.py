@@ -110,9 +110,7 @@ class RecordType(DType):
                     stack.append(f.dtype)
         return False
 
-    def later(
-        self, make: Callable[[], Sequence[Variant]], *, is_ready: bool = False
-    ) -> RecordType:
+    def later(self, make: Callable[[], Sequence[Variant]], *, is_ready: bool = False) -> RecordType:
         """Have the variants made when they are asked for.
 
         Args:

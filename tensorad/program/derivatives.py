@@ -257,9 +257,7 @@ def jvp_of(
 
     marked = target.marked(primals)
     check_alternatives(marked, tuple(tangents), "tangent", "tangents", f"jvp of {target.name}")
-    return _derived(f, target, "jvp", both, fw_mode)(
-        marked, _floats(tuple(tangents), "tangents")
-    )
+    return _derived(f, target, "jvp", both, fw_mode)(marked, _floats(tuple(tangents), "tangents"))
 
 
 def _pushed(point: Point, tangents: Sequence[Any], title: str, fw_mode: bool | None = None) -> Any:
@@ -326,9 +324,7 @@ def hvp_of(
 
     marked = target.marked(primals)
     check_alternatives(marked, tuple(vectors), "vector", "vectors", f"hvp of {target.name}")
-    return _derived(f, target, "hvp", product, fw_mode)(
-        marked, _floats(tuple(vectors), "vectors")
-    )
+    return _derived(f, target, "hvp", product, fw_mode)(marked, _floats(tuple(vectors), "vectors"))
 
 
 def _check_several(title: str, what: str, given: object) -> None:

@@ -156,9 +156,7 @@ def _derived(dtype: RecordType, key: str, make: Callable[[], Definition]) -> Def
     return found
 
 
-def _by_tag(
-    dtype: RecordType, given: Sequence[Tensor], arm: Callable[[int], Tensor]
-) -> Tensor:
+def _by_tag(dtype: RecordType, given: Sequence[Tensor], arm: Callable[[int], Tensor]) -> Tensor:
     """A branch by the variant of the first of what is given."""
     blocks = [Block(tuple(given), (arm(n),)) for n in range(len(dtype.variants))]
     return outputs(Branch(("d",), (tag_of(given[0]), *given), tuple(blocks), source=""))[0]

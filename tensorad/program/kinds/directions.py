@@ -97,7 +97,9 @@ def _inner(at: _Pair) -> list[_Pair]:
     leaves = at.given.leaves
     if at.given.record_type is own:
         leaves = tuple([leaves[k] for k in kept])
-    every = [(variant.fields[k].name, at.value.leaves[k], v) for k, v in zip(kept, leaves, strict=True)]
+    every = [
+        (variant.fields[k].name, at.value.leaves[k], v) for k, v in zip(kept, leaves, strict=True)
+    ]
     return [
         _Pair(v, d, f"{at.path}.{name}")
         for name, v, d in every

@@ -117,7 +117,11 @@ def _of_gradients(own: DataType, record_type: RecordType) -> DataType:
     _types[record_type] = made
     pairs = zip(own.resolved(), own.record_type.variants, record_type.variants, strict=True)
     for a, whole, kept in pairs:
-        names = {"record_type": record_type, "__module__": a.kind.__module__, "__doc__": a.kind.__doc__}
+        names = {
+            "record_type": record_type,
+            "__module__": a.kind.__module__,
+            "__doc__": a.kind.__doc__,
+        }
         kind = type(a.name, (a.kind,), {**names, "__qualname__": a.kind.__qualname__})
         places = kept_places(whole)
         smooth = iter([n in places for n in range(len(whole.fields))])
