@@ -22,7 +22,13 @@ from tensorad.program.compiled_programs import Example
 from tensorad.program.derivatives import target_of
 from tensorad.program.forms import is_function
 from tensorad.program.gradients import COUNTED, Wanted, how_collected
-from tensorad.program.points import Argnums, check_argnums, check_floats, check_positions
+from tensorad.program.points import (
+    Argnums,
+    check_argnums,
+    check_arrays,
+    check_floats,
+    check_positions,
+)
 from tensorad.program.sides import leaf_text
 from tensorad.program.traces import Program
 from tensorad.program.trees import flatten
@@ -240,7 +246,9 @@ class SparseDerivative:
         check_positions(self._target, self._argnums, len(args), self._title)
         for n in self._argnums:
             name = self._target.path(n)
-            check_floats(self._title, self._target, flatten(args[n], name), name)
+            flat = flatten(args[n], name)
+            check_arrays(self._title, self._target, [flat])
+            check_floats(self._title, self._target, flat, name)
         example = self._function.example(*args)
         program = example.program
         if program not in self._made:

@@ -45,6 +45,7 @@ class RecordType(DType):
     _is_ready: bool
     """Whether its variants can be made at any time."""
     _holds_floats: bool | None
+    _holds_functions: bool | None
     derived: dict[object, Any]
     """What is derived of it, by what was asked for."""
 
@@ -55,6 +56,7 @@ class RecordType(DType):
         self._make = None
         self._is_ready = False
         self._holds_floats = None
+        self._holds_functions = None
         self.derived = {}
         return self
 
@@ -88,6 +90,27 @@ class RecordType(DType):
         if self._holds_floats is None:
             self._holds_floats = self._may_hold_floats()
         return self._holds_floats
+
+    @property
+    def holds_functions(self) -> bool:
+        """Whether a value of a declared type may hold a function, at any depth."""
+        if self._holds_functions is None:
+            self._holds_functions = self._is_ready and any(
+                f.dtype.is_function for t in self._declared() for v in t.variants for f in v.fields
+            )
+        return self._holds_functions
+
+    def _declared(self) -> list[RecordType]:
+        """The type and those of its fields, at any depth, that can be asked for variants."""
+        found: dict[RecordType, None] = {}
+        stack = [self]
+        while stack:
+            at = stack.pop()
+            if at not in found and at._is_ready:
+                found[at] = None
+                inner = [f.dtype for v in at.variants for f in v.fields]
+                stack += [d for d in inner if isinstance(d, RecordType)]
+        return list(found)
 
     def _may_hold_floats(self) -> bool:
         seen: dict[RecordType, None] = {}

@@ -16,7 +16,6 @@ from tensorad.autodiff.checks import check_fw_mode
 from tensorad.autodiff.control.record_gradients import has_gradient
 from tensorad.errors import GradError
 from tensorad.ir.arrays.tracing import is_tracing
-from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Tensor
 from tensorad.program.calling.arguments import has_tensors
 from tensorad.program.calls import check_callable
@@ -27,6 +26,7 @@ from tensorad.program.points import (
     Point,
     Target,
     check_argnums,
+    check_arrays,
     check_positions,
     like,
     plain,
@@ -112,7 +112,7 @@ def jacobian_of(
     shapes."""
 
     def derive(point: Point, is_one: bool) -> Any:
-        check_arrays(point)
+        check_arrays(point.title, point.target, (*point.wanted, point.result))
         rows = []
         for y in point.result.leaves:
             blocks: list[object] = [None] * len(point.leaves)
@@ -124,30 +124,12 @@ def jacobian_of(
     return _by_argnums(f, title, argnums, False, derive, mode)
 
 
-def check_arrays(point: Point) -> None:
-    """What derivatives are of and by are arrays, so that there is an array for each two.
-
-    Raises:
-        GradError: one is a value of a data type.
-    """
-    for flat in (*point.wanted, point.result):
-        for path, t in zip(flat.paths, flat.leaves, strict=True):
-            if is_record(t.dtype):
-                raise GradError(
-                    f"{point.title} of {point.target.name} has no array for {path}, a value of the "
-                    f"data type {t.dtype}.",
-                    where=f"{path} : {leaf_text(t)}",
-                    hint="ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as "
-                    "a direction.",
-                )
-
-
 def hessian_of(f: Anything, argnums: Argnums = 0, *, fw_mode: bool | None = None) -> Function:
     """arguments -> a tree like the argument of trees like it, of shapes x.shape + x.shape."""
     check_fw_mode(fw_mode)
 
     def derive(point: Point, is_one: bool) -> Any:
-        check_arrays(point)
+        check_arrays(point.title, point.target, (*point.wanted, point.result))
         rows = tensor_hessian(point.scalar(), point.leaves, fw_mode=fw_mode)
         trees = [_one_or_all(point.like_wanted(row), is_one) for row in rows]
         return _one_or_all(point.like_wanted(trees), is_one)

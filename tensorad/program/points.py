@@ -12,11 +12,12 @@ from tensorad.ir.dtypes import DType
 from tensorad.ir.records import is_record, same_record
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import bound_call, signature_of
+from tensorad.program.data.instances import Instance
 from tensorad.program.functions import Function, fresh
 from tensorad.program.kinds.directions import direction, like_value
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
-from tensorad.program.trees import Fixed, Flat, flatten, unflatten
-from tensorad.program.values import as_tensor
+from tensorad.program.trees import Branching, Fixed, Flat, Leaf, Structure, flatten, unflatten
+from tensorad.program.values import as_tensor, dtype_of
 
 Argnums = int | Sequence[int]
 
@@ -164,34 +165,72 @@ def _own(value: object, path: str, own: Mapping[Tensor, None]) -> Tensor:
 
 
 def check_floats(title: str, target: Target, flat: Flat, name: str) -> None:
-    """All leaves of the argument of this name are floats, or values of data types with some.
+    """The leaves of the argument of this name are floats, or values of data types with some;
+    in such values may be anything.
 
     Raises:
         DTypeError: one is an integer or boolean, or a value that has no float.
         GradError: there are none.
     """
-    for value, path in zip(flat.leaves, flat.paths, strict=True):
+    own = zip(flat.leaves, flat.paths, _are_in_values(flat.structure), strict=True)
+    found = False
+    for value, path, is_in_value in own:
         t = as_tensor(value, path)
-        if is_record(t.dtype) and not has_gradient(t.dtype):
+        found |= has_gradient(t.dtype)
+        if is_in_value or has_gradient(t.dtype):
+            continue
+        if is_record(t.dtype):
             raise DTypeError(
                 f"{title} cannot differentiate {target.name} by {path} of the data type {t.dtype}, "
                 "whose values have no floats.",
                 where=f"{path} : {leaf_text(t)}",
                 hint="choose another argument with argnums.",
             )
-        if not has_gradient(t.dtype):
-            raise DTypeError(
-                f"{title} cannot differentiate {target.name} by {path} of dtype {t.dtype}: "
-                "integers and booleans have no derivative.",
-                where=f"{path} : {leaf_text(t)}",
-                hint="pass it as a float, or as an argument that argnums leaves out.",
-            )
-    if not flat.leaves:
+        raise DTypeError(
+            f"{title} cannot differentiate {target.name} by {path} of dtype {t.dtype}: "
+            "integers and booleans have no derivative.",
+            where=f"{path} : {leaf_text(t)}",
+            hint="pass it as a float, or as an argument that argnums leaves out.",
+        )
+    if not found:
         raise GradError(
             f"{title} has nothing to differentiate {target.name} by.",
-            where=f"{name}, an argument without arrays",
+            where=f"{name}, an argument without {'floats' if flat.leaves else 'arrays'}",
             hint="choose another argument with argnums.",
         )
+
+
+def _are_in_values(structure: Structure) -> list[bool]:
+    """Whether each leaf is inside of a value of a data type that is a container."""
+    found: list[bool] = []
+    stack = [(structure, False)]
+    while stack:
+        at, is_inside = stack.pop()
+        if isinstance(at, Branching):
+            is_inside |= issubclass(at.kind, Instance)
+            stack += [(child, is_inside) for child in at.children[::-1]]
+        elif isinstance(at, Leaf):
+            found.append(is_inside)
+    return found
+
+
+def check_arrays(title: str, target: Target, flats: Sequence[Flat]) -> None:
+    """What derivatives are of and by are arrays, so that there is an array for each two.
+
+    Raises:
+        GradError: one is a value of a data type.
+    """
+    for flat in flats:
+        for path, value in zip(flat.paths, flat.leaves, strict=True):
+            dtype = dtype_of(value)
+            if is_record(dtype):
+                raise GradError(
+                    f"{title} of {target.name} has no array for {path}, a value of the data type "
+                    f"{dtype}.",
+                    where=f"{path} : {dtype}",
+                    hint="ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as "
+                    "a direction.",
+                )
 
 
 def check_argnums(argnums: object, title: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from tensorad.errors import DefinitionError
 from tensorad.ir.hooks import Hook
 from tensorad.ir.records import Field, RecordType, inject
 from tensorad.ir.reference.records import Record, handle
@@ -114,6 +115,13 @@ def injected(value: Instance, as_tensor: Callable[[object, Field], Tensor]) -> T
         as_tensor: what is in a field as a tensor.
     """
 
+    if value.record_type.holds_functions:
+        raise DefinitionError(
+            f"a {type(value).__qualname__} holds functions, and is no value that data choose.",
+            hint="keep it as it is made, a part of a tree: its alternatives are known where a "
+            "program is written down.",
+        )
+
     def make(at: Instance, inner: list[Any]) -> Tensor:
         own = [v if isinstance(v, Tensor) else as_tensor(v, f) for v, f in _pairs(at, inner)]
         return inject(at.record_type, at.tag, own)
@@ -141,6 +149,12 @@ alternatives: Final[Hook[[RecordType], Sequence[Callable[[Sequence[Any]], Instan
     "tensorad.program.kinds.variants"
 )
 """What makes an instance of each variant of a type, of its leaves."""
+
+
+rebuilt: Final[Hook[[type[Instance], Sequence[Any]], Instance]] = Hook(
+    "tensorad.program.kinds.variants"
+)
+"""The instance of a class with these fields, whatever they are."""
 
 
 def is_value(value: object) -> bool:

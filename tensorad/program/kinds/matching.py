@@ -41,8 +41,7 @@ def match(value: object, *arms: Arm | Mapping[Any, Arm]) -> Any:
     for a, f in zip(own.resolved(), functions, strict=True):
         check_takes(f, f"{a.name} of {where}", list(a.trees))
     if isinstance(value, Instance):
-        a = own.alternatives[value.tag]
-        return functions[value.tag](*a.grouped(value.leaves))
+        return functions[value.tag](*[getattr(value, n) for n in value.field_names])
     assert isinstance(value, Tensor), "there are no other values"
     pairs = zip(own.alternatives, functions, strict=True)
     sides = {a.name: partial(_arm, value, n, a, f) for n, (a, f) in enumerate(pairs)}

@@ -21,10 +21,11 @@ from tensorad.ir.records import Field, RecordType, Variant, is_record
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import bound_call, shape_of
 from tensorad.program.data import instances
+from tensorad.program.data.function_types import is_function
 from tensorad.program.data.instances import Instance
 from tensorad.program.kinds.annotations import Names, fields_of_annotation, tree_of
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
-from tensorad.program.trees import LEAF, Flat, flatten, is_leaf
+from tensorad.program.trees import LEAF, Branching, Flat, Structure, children_like, flatten, is_leaf
 from tensorad.program.values import dtype_of, promoted
 
 
@@ -155,7 +156,7 @@ def variant(declared: Any, **alternatives: Mapping[str, object]) -> Any:
         declared: the class; or the name of a type whose alternatives are keywords, each a dict of
             annotations: `ta.variant("List", Nil={}, Cons={"head": "float64", "tail": "List"})`.
             Annotations are dtypes with shapes, data types, also by names that are defined later,
-            and tuples, lists and dicts of these.
+            `ta.Fn` for a function, and tuples, lists and dicts of these.
     Returns:
         the class; its alternatives are dataclasses.
     Raises:
@@ -291,21 +292,36 @@ def _by_position(
 
 def _leaves_like(value: object, tree: Flat, title: str, name: str) -> list[Any]:
     """The leaves of a field that is a tree."""
-    flat = flatten(value, title)
-    path = first_difference(tree, flat, title)
-    if path is not None:
-        raise DefinitionError(
-            f"the field {title} of {name} has another structure, first at {path}.",
-            where=side_by_side(("declared", "given"), tree, flat, title),
-            hint="pass a tree like the annotation.",
-        )
-    return flat.leaves
+    leaves: list[Any] = []
+    stack: list[tuple[Structure, Any]] = [(tree.structure, value)]
+    while stack:
+        at, part = stack.pop()
+        if not isinstance(at, Branching):
+            leaves.append(part)
+            continue
+        children = children_like(part, at)
+        if children is None:
+            flat = flatten(value, title)
+            path = first_difference(tree, flat, title)
+            raise DefinitionError(
+                f"the field {title} of {name} has another structure, first at {path}.",
+                where=side_by_side(("declared", "given"), tree, flat, title),
+                hint="pass a tree like the annotation.",
+            )
+        stack += list(zip(at.children, children, strict=True))[::-1]
+    return leaves
 
 
 def _check(value: object, f: Field, name: str) -> None:
     """What is in a field has its dtype and shape."""
     if _is_plain(value, f):
         return
+    if f.dtype.is_function:
+        shown = leaf_text(value) if is_leaf(value) else f"a {type(value).__name__}"
+        raise DTypeError(
+            f"the field {f.name} of {name} must be a function, got {shown}.",
+            hint="pass a function, or a lambda.",
+        )
     if not is_leaf(value):
         raise _unfit(DTypeError, f, name, f"a {type(value).__name__}")
     if promoted([f.dtype, dtype_of(value)]) is not f.dtype:
@@ -317,6 +333,8 @@ def _check(value: object, f: Field, name: str) -> None:
 
 def _is_plain(value: object, f: Field) -> bool:
     """Whether a value fits at first sight."""
+    if f.dtype.is_function:
+        return is_function(value)
     if isinstance(value, Instance):
         return value.record_type is f.dtype
     if isinstance(value, (np.ndarray, np.generic)):
@@ -334,4 +352,14 @@ def _makers(record_type: RecordType) -> list[Callable[[Sequence[Any]], Instance]
     return [partial(_of_leaves, a) for a in data_type(record_type).resolved()]
 
 
+def _of_fields(kind: type[Instance], values: Sequence[Any]) -> Instance:
+    """A value of these fields, which need not fit: parts of a tree may become anything."""
+    made = object.__new__(kind)
+    for name, value in zip(kind.field_names, values, strict=True):
+        object.__setattr__(made, name, value)
+    _finish(made, values)
+    return made
+
+
 instances.alternatives.fill(_makers)
+instances.rebuilt.fill(_of_fields)

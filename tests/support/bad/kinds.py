@@ -406,6 +406,16 @@ def a_jacobian_by_a_value() -> None:
 
 @CASES.refused(
     GradError,
+    "sparse_jacobian of head_of has no array for xs, a value of the data type List.",
+    "  in: xs : List",
+    "  hint: ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as a direction.",
+)
+def a_sparse_jacobian_by_a_value() -> None:
+    ta.sparse_jacobian(head_of)(XS)
+
+
+@CASES.refused(
+    GradError,
     "hessian of place has no array for dot, a value of the data type Dot.",
     "  in: dot : Dot",
     "  hint: ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as a direction.",
@@ -448,6 +458,43 @@ def a_rule_that_returns_an_array_for_a_value() -> None:
         return head_of(xs)
 
     ta.grad(lambda xs: first(xs))(XS)
+
+
+# functions in fields
+
+Step: Any = ta.variant("Step", Act={"f": ta.Fn}, Add={"b": "float64"}, Stop={"n": "int64"})
+
+
+@CASES.refused(
+    DTypeError,
+    "the field f of Step.Act must be a function, got number 3.0.",
+    "  hint: pass a function, or a lambda.",
+)
+def a_number_in_the_place_of_a_function() -> None:
+    Step.Act(3.0)
+
+
+@CASES.refused(
+    DefinitionError,
+    "the branches of cond at HERE return different structures: they differ at cond.",
+    "  in:         true_fn        false_fn",
+    "      cond    Act            Add",
+    "      cond.f  function half  -",
+    "      cond.b  -              float64 ()",
+    "  hint: return trees of one structure; where one branch has nothing to say, zeros.",
+)
+def data_choose_between_alternatives_with_functions() -> None:
+    run(lambda x: ta.cond(x > 0, lambda: Step.Act(half), lambda: Step.Add(x)), V)
+
+
+@CASES.refused(
+    GradError,
+    "grad has nothing to differentiate <lambda> by.",
+    "  in: step, an argument without floats",
+    "  hint: choose another argument with argnums.",
+)
+def a_value_with_functions_and_no_floats() -> None:
+    ta.grad(lambda step: 1.0)(Step.Stop(3))
 
 
 # functions that data choose
