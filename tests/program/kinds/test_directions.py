@@ -127,6 +127,7 @@ def test_trees_that_contain_values() -> None:
     assert numbers(y["xs"]) == numbers(XS) and y["k"] == 2
 
 
+@pytest.mark.slow
 def test_results_are_values() -> None:
     w = np.float64(2.0)
     y, pull = ta.vjp(scaled, XS, w)
@@ -204,6 +205,7 @@ def test_gradients_are_used_inside_of_programs() -> None:
     assert dot(by_xs, along) == pytest.approx((ends[0] - ends[1]) / (2 * H), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_gradients_of_gradients_and_of_known_values() -> None:
     @ta.function
     def squares(xs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Data types with functions in their fields (`ta.Fn`): stored, taken out, applied, differentiated."""
+"""Data types with functions in their fields (`ta.Fn`): stored, applied, differentiated."""
 
 from __future__ import annotations
 
