@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tensorad.autodiff.control.records import tangent_dtype
+from tensorad.autodiff.local.records import tangent_dtype
 from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import to_dtype

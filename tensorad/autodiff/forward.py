@@ -18,8 +18,6 @@ from tensorad.autodiff.checks import (
 )
 from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import with_dtype, zeros_like
-from tensorad.autodiff.control.record_gradients import as_derivative
-from tensorad.autodiff.control.records import added
 from tensorad.autodiff.control.recursion import Moving
 from tensorad.autodiff.control.tangents import control_tangents
 from tensorad.autodiff.local.flows import (
@@ -32,6 +30,8 @@ from tensorad.autodiff.local.flows import (
 )
 from tensorad.autodiff.local.linear import InMode, Term, body_terms, times
 from tensorad.autodiff.local.overrides import Override, Rules, check_override
+from tensorad.autodiff.local.record_gradients import as_derivative
+from tensorad.autodiff.local.records import added
 from tensorad.autodiff.local.scan_forms import scatter_scan, traced_scan
 from tensorad.autodiff.local.scans import tangent_scan
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view

@@ -45,7 +45,7 @@ from tensorad.autodiff.control.heads import (
 )
 from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import opened, zeros_like
-from tensorad.autodiff.control.records import RecordSums
+from tensorad.autodiff.control.record_flows import RecordSums
 from tensorad.autodiff.counting.contribution_points import points_per_contribution
 from tensorad.autodiff.heads import seeds
 from tensorad.autodiff.local.box import Box

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tensorad.autodiff.control.pieces import zeros_like
-from tensorad.autodiff.control.record_gradients import has_gradient
+from tensorad.autodiff.local.record_gradients import has_gradient
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, counted
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.records import is_record
@@ -22,7 +22,7 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.ir.visit import placeholders
-from tensorad.program.kinds.directions import direction, like_value
+from tensorad.program.calling.directions import direction, like_value
 from tensorad.program.references.frames import frame
 from tensorad.program.trees import (
     Fixed,

@@ -13,14 +13,14 @@ from tensorad.autodiff import jacobian as tensor_jacobian
 from tensorad.autodiff import jvp as tensor_jvp
 from tensorad.autodiff import vjp as tensor_vjp
 from tensorad.autodiff.checks import check_fw_mode
-from tensorad.autodiff.control.record_gradients import has_gradient
+from tensorad.autodiff.local.record_gradients import has_gradient
 from tensorad.errors import GradError
 from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.ir.tensor import Tensor
 from tensorad.program.calling.arguments import has_tensors
+from tensorad.program.calling.directions import as_now, check_alternatives, like_value
 from tensorad.program.calls import check_callable
 from tensorad.program.functions import Function
-from tensorad.program.kinds.directions import as_now, check_alternatives, like_value
 from tensorad.program.points import (
     Argnums,
     Point,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tensorad.autodiff.control.record_gradients import has_gradient
+from tensorad.autodiff.local.record_gradients import has_gradient
 from tensorad.errors import BindError, DefinitionError, DTypeError, GradError, ShapeError
 from tensorad.ir.arrays.elementwise import copy_of, same_dim
 from tensorad.ir.dtypes import DType
 from tensorad.ir.records import is_record, same_record
 from tensorad.ir.tensor import Tensor, format_shape
+from tensorad.program.calling.directions import direction, like_value
 from tensorad.program.calls import bound_call, signature_of
 from tensorad.program.data.instances import Instance
 from tensorad.program.functions import Function, fresh
-from tensorad.program.kinds.directions import direction, like_value
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Branching, Fixed, Flat, Leaf, Structure, flatten, unflatten
 from tensorad.program.values import as_tensor, dtype_of

@@ -16,9 +16,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from tensorad.autodiff.control.activity import active_inside, active_tensors
 from tensorad.autodiff.control.heads import BlockVjp, Given, Seed, Sent, always
 from tensorad.autodiff.control.pieces import with_dtype, zeros_like
-from tensorad.autodiff.control.record_flows import check_no_batch
-from tensorad.autodiff.control.records import tangent_dtype
 from tensorad.autodiff.local.overrides import Rules
+from tensorad.autodiff.local.records import check_no_batch, tangent_dtype
 from tensorad.ir.analysis.blocks import ops_between
 from tensorad.ir.records import (
     Definition,

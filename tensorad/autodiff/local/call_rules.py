@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tensorad.autodiff.control.record_flows import check_no_batch
-from tensorad.autodiff.control.record_gradients import as_derivative, has_gradient
-from tensorad.autodiff.control.records import added
 from tensorad.autodiff.local.linearity import freed
 from tensorad.autodiff.local.overrides import Transpose, input_like, is_free
+from tensorad.autodiff.local.record_gradients import as_derivative, has_gradient
+from tensorad.autodiff.local.records import added, check_no_batch
 from tensorad.errors import GradError
 from tensorad.ir.analysis.blocks import captures, inner_ops, op_sizes, ops_between
 from tensorad.ir.arrays.elementwise import elementwise

@@ -108,6 +108,29 @@ def copied(value: Instance) -> Instance:
     return made
 
 
+def opened(value: Instance) -> tuple[list[Any], Callable[[Sequence[Any]], Instance]]:
+    """The floats of a value, those of a part that is there twice once; and what makes it."""
+    floats: list[Any] = []
+
+    def note(at: Instance, inner: list[Any]) -> Instance:
+        floats.extend([v for v, f in _pairs(at, inner) if f.dtype.is_float])
+        return at
+
+    folded(value, _children, note)
+
+    def made(others: Sequence[Any]) -> Instance:
+        rest = iter(others)
+
+        def make(at: Instance, inner: list[Any]) -> Instance:
+            own = [next(rest) if f.dtype.is_float else v for v, f in _pairs(at, inner)]
+            return alternatives.call(at.record_type)[at.tag](own)
+
+        found: Instance = folded(value, _children, make)
+        return found
+
+    return floats, made
+
+
 def injected(value: Instance, as_tensor: Callable[[object, Field], Tensor]) -> Tensor:
     """The tensor of a value in a program.
 

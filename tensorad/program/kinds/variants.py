@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tensorad.autodiff.control.record_gradients import kept_places, values_type
+from tensorad.autodiff.local.record_gradients import kept_places, values_type
 from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import DTYPES

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.autodiff.control.record_gradients import gradient_type, values_type
+from tensorad.autodiff.local.record_gradients import gradient_type, values_type
 from tests.support.programs.higher.data import Cons, List, Nil, listed
 from tests.support.programs.higher.kit import same
 from tests.support.programs.higher.nets import (

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorad.autodiff.control.record_gradients import (
+from tensorad.autodiff.local.record_gradients import (
     as_derivative,
     as_gradient,
     gradient_type,
     kept_places,
 )
-from tensorad.autodiff.control.records import tangent_type
+from tensorad.autodiff.local.records import tangent_type
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.records import RecordType, is_record
 from tensorad.ir.tensor import Tensor

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tensorad as ta
-from tensorad.autodiff.control.record_gradients import (
+from tensorad.autodiff.local.record_gradients import (
     as_derivative,
     as_gradient,
     gradient_type,
@@ -15,7 +15,7 @@ from tensorad.autodiff.control.record_gradients import (
     kept_places,
     values_type,
 )
-from tensorad.autodiff.control.records import nothing, tangent_type
+from tensorad.autodiff.local.records import nothing, tangent_type
 from tensorad.ir.dtypes import BOOL, FLOAT64, INT64
 from tensorad.ir.records import Field, RecordType, Variant, inject, stand_ins
 from tensorad.ir.reference.records import Record, handle

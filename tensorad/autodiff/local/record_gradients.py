@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tensorad.autodiff.control.records import (
+from tensorad.autodiff.local.records import (
     derivative_of,
     parts_of_derivative,
     places,
