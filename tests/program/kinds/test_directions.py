@@ -250,3 +250,13 @@ def test_long_lists_need_no_stack() -> None:
     while not isinstance(found, Nil):
         found, count = found.tail, count + 1
     assert count == n
+
+
+@pytest.mark.slow
+def test_tools_look_into_values() -> None:
+    rng = np.random.default_rng(3)
+    loss = ta.function(program(rng))
+    net = random_net(rng, 5)
+    report = ta.gradcheck(loss, net, W, report=True)
+    assert report and "args[0][2]" in report.names
+    assert ta.gradcheck(lambda xs, w: (scaled(xs, w), total(xs, w)), XS, np.float64(2.0), order=2)
