@@ -16,7 +16,16 @@ from typing import Any, NamedTuple
 from tensorad.errors import DefinitionError, InternalError
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.source import source_line
-from tensorad.ir.tensor import Block, Control, FunctionCall, Placeholder, Shape, Tensor, outputs
+from tensorad.ir.tensor import (
+    Block,
+    CallRule,
+    Control,
+    FunctionCall,
+    Placeholder,
+    Shape,
+    Tensor,
+    outputs,
+)
 
 
 class Field(NamedTuple):
@@ -306,11 +315,18 @@ def fields_of(handle: Tensor, tag: int) -> tuple[Tensor, ...]:
     return outputs(Fields(names, (handle,), (), source="", tag=tag)) if names else ()
 
 
-def same_record(handle: Tensor, name: str) -> Tensor:
-    """The same handle as another tensor: what is differentiated by it is by nothing else."""
+def same_record(
+    handle: Tensor, name: str, function: str = "same", rule: CallRule | None = None
+) -> Tensor:
+    """The same handle as another tensor: what is differentiated by it is by nothing else.
+
+    Args:
+        function: what the call that returns it is called; `rule`: its derivative.
+    """
     (own,) = stand_ins([Field(name, (), handle.dtype)])
     block = Block((own,), (own,))
-    return outputs(FunctionCall((name,), (handle,), (block,), source="", function="same"))[0]
+    op = FunctionCall((name,), (handle,), (block,), source="", function=function, rule=rule)
+    return outputs(op)[0]
 
 
 def definitions_in(controls: Sequence[Control]) -> list[Definition]:

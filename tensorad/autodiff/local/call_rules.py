@@ -58,19 +58,21 @@ class RuleOfCall:
     def all_adjoints(
         self, heads: MaybeTensors, batch: Shape, vjp: Transpose, so_far: SoFar
     ) -> MaybeTensors:
-        """The adjoints of the deps, for heads of what is made.
+        """The adjoints of the deps, for heads of what is made; with leading axes none of values of
+        data types.
 
         A rule without directions (`Foreign`) is asked where what is given to it is stopped later.
         """
         if self.rule.adjoints is None and self.rule.tangents is None:
             return [None] * len(self.deps)
-        self._check_batch(batch)
+        check_no_batch(self.call, batch, self.made)
         if self.rule.adjoints is None:
-            return self._transposed_tangents(heads, vjp)
+            return self._transposed_tangents(heads, batch, vjp)
         if not batch or self.rule.takes_batches:
             return self._adjoints(heads, so_far)
         plain = self._like_made(heads)
-        found = self._adjoints(plain, so_far)
+        pairs = zip(self.deps, self._adjoints(plain, so_far), strict=True)
+        found = [None if is_record(d.dtype) else t for d, t in pairs]
         made = at_each(found, plain, heads, batch, vjp)
         return self._freed(made, plain, "vjp")
 
@@ -78,7 +80,9 @@ class RuleOfCall:
         """The tangents of what is made."""
         if self.rule.adjoints is None and self.rule.tangents is None:
             return [None] * len(self.made)
-        self._check_batch(batch)
+        pairs = zip(self.deps, tangents, strict=True)
+        moving = [*self.made, *[d for d, t in pairs if t is not None]]
+        check_no_batch(self.call, batch, moving)
         if self.rule.tangents is None:
             return self._transposed_adjoints(tangents, vjp)
         if not batch or self.rule.takes_batches:
@@ -88,17 +92,19 @@ class RuleOfCall:
         made = at_each(found, plain, tangents, batch, vjp)
         return self._freed(made, plain, "jvp")
 
-    def _check_batch(self, batch: Shape) -> None:
-        if any(is_record(t.dtype) for t in (*self.made, *self.deps)):
-            check_no_batch(self.call, batch)
-
-    def _transposed_tangents(self, heads: MaybeTensors, vjp: Transpose) -> MaybeTensors:
+    def _transposed_tangents(
+        self, heads: MaybeTensors, batch: Shape, vjp: Transpose
+    ) -> MaybeTensors:
         plain = self._like_deps(self.deps)
         directions = [d for d in plain if d is not None]
         total: list[Tensor | None] = [None] * len(plain)
         for tangent, head in zip(self._tangents(plain), heads, strict=True):
             if tangent is not None and head is not None:
-                live = [n for n, d in enumerate(directions) if not is_free([tangent], [d])]
+                live = [
+                    n
+                    for n, d in enumerate(directions)
+                    if not is_free([tangent], [d]) and not (batch and is_record(d.dtype))
+                ]
                 parts = vjp(tangent, [directions[n] for n in live], head) if live else ()
                 for n, part in zip(live, parts, strict=True):
                     total[n] = _plus(total[n], part)

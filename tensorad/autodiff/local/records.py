@@ -19,11 +19,12 @@ from tensorad.ir.records import (
     Variant,
     fields_of,
     inject,
+    is_record,
     recursion,
     stand_ins,
     tag_of,
 )
-from tensorad.ir.tensor import Block, Branch, Compute, Control, Shape, Tensor, outputs
+from tensorad.ir.tensor import Block, Branch, Compute, Op, Shape, Tensor, outputs
 
 
 def tangent_dtype(dtype: DType) -> DType:
@@ -139,13 +140,15 @@ def _chosen(condition: Tensor, yes: Tensor, no: Tensor, given: tuple[Tensor, ...
     return outputs(Branch(("sum",), (condition, *given), blocks, source=""))[0]
 
 
-def check_no_batch(op: Control, batch: Shape) -> None:
+def check_no_batch(op: Op, batch: Shape, tensors: Sequence[Tensor] | None = None) -> None:
     """Derivatives of records have no further axes.
 
+    Args:
+        tensors: those whose derivatives are asked for; None: records among others.
     Raises:
         GradError: they are asked for, by a full Jacobian.
     """
-    if batch:
+    if batch and (tensors is None or any(is_record(t.dtype) for t in tensors)):
         raise GradError(
             f"a full Jacobian goes through {op.name}, a value of a data type or a call of a "
             "function by itself.",

@@ -260,3 +260,29 @@ def test_tools_look_into_values() -> None:
     report = ta.gradcheck(loss, net, W, report=True)
     assert report and "args[0][2]" in report.names
     assert ta.gradcheck(lambda xs, w: (scaled(xs, w), total(xs, w)), XS, np.float64(2.0), order=2)
+
+
+@pytest.mark.parametrize("mode", ["both", "reverse", "forward"])
+def test_values_may_be_stopped(mode: str) -> None:
+    def f(xs: Any) -> Any:
+        return ta.match(ta.stop_gradient(xs, mode), lambda: 0.0, lambda h, t: h * h)
+
+    assert numbers(ta.grad(f)(XS))[0] == (1.0 if mode == "forward" else 0.0)
+    assert ta.jvp(f, (XS,), (XS,)) == (0.25, 0.5 if mode == "reverse" else 0.0)
+
+
+@pytest.mark.slow
+def test_fixed_points_and_levels_of_values() -> None:
+    def solved(xs: Any, w: Any) -> Any:
+        return ta.fixed_point(lambda x: ta.cos(x * total(xs, w)), np.float64(0.5))
+
+    w, along = np.float64(0.1), listed(1.0, -2.0, 0.5)
+    by_xs, by_w = ta.grad(solved, (0, 1))(XS, w)
+    ends = [ta.function(solved)(shifted(XS, along, h), w) for h in (H, -H)]
+    assert dot(by_xs, along) == pytest.approx((ends[0] - ends[1]) / (2 * H), rel=1e-5)
+    assert ta.jvp(solved, (XS, w), (along, 0.0))[1] == pytest.approx(dot(by_xs, along))
+    assert np.isfinite(by_w)
+    with ta.dual_level():
+        value, tangent = ta.unpack_dual(scaled(XS, ta.make_dual(w, np.float64(1.0))))
+        head = [ta.match(v, lambda: 0.0, lambda h, t: h) for v in (value, tangent)]
+        assert [float(h) for h in head] == pytest.approx([0.05, 0.5])
