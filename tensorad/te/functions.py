@@ -24,7 +24,6 @@ from tensorad.te.checks import check_name, element, excerpt, foreign_leaf, opera
 
 _STOPS: Final = {"both": "stop_gradient", "reverse": "stop_reverse", "forward": "stop_forward"}
 """How formulas call `stop_gradient` in each mode."""
-_MODES: Final = ("reverse", "forward")
 
 
 @overload
@@ -70,8 +69,10 @@ def _stopped_value(x: Tensor, name: str) -> Tensor:
     def passed(op: FunctionCall, given: MaybeTensors, *more: object) -> MaybeTensors:
         return given
 
-    modes = [stopped if name in (_STOPS["both"], _STOPS[m]) else passed for m in _MODES]
-    return same_record(x, f"{name}.{x.name}", name, CallRule(*modes))
+    reverse, forward = [
+        stopped if name in (_STOPS["both"], _STOPS[m]) else passed for m in ("reverse", "forward")
+    ]
+    return same_record(x, f"{name}.{x.name}", name, CallRule(reverse, forward))
 
 
 @dataclass(frozen=True, eq=False)

@@ -271,6 +271,11 @@ def test_values_may_be_stopped(mode: str) -> None:
     assert ta.jvp(f, (XS,), (XS,)) == (0.25, 0.5 if mode == "reverse" else 0.0)
 
 
+def slope_of(f: Any, x: float) -> float:
+    own = ta.function(f)
+    return float((own(np.float64(x + H)) - own(np.float64(x - H))) / (2 * H))
+
+
 @pytest.mark.slow
 def test_fixed_points_and_levels_of_values() -> None:
     def solved(xs: Any, w: Any) -> Any:
@@ -281,7 +286,12 @@ def test_fixed_points_and_levels_of_values() -> None:
     ends = [ta.function(solved)(shifted(XS, along, h), w) for h in (H, -H)]
     assert dot(by_xs, along) == pytest.approx((ends[0] - ends[1]) / (2 * H), rel=1e-5)
     assert ta.jvp(solved, (XS, w), (along, 0.0))[1] == pytest.approx(dot(by_xs, along))
-    assert np.isfinite(by_w)
+    assert by_w == pytest.approx(float(slope_of(lambda w: solved(XS, w), 0.1)), rel=1e-5)
+
+    def known(v: Any) -> Any:  # a value that the function makes is no operand of its call
+        return ta.fixed_point(lambda x: ta.cos(x * v * total(XS, 0.1)), v)
+
+    assert ta.grad(known)(np.float64(0.5)) == pytest.approx(slope_of(known, 0.5), rel=1e-5)
     with ta.dual_level():
         value, tangent = ta.unpack_dual(scaled(XS, ta.make_dual(w, np.float64(1.0))))
         head = [ta.match(v, lambda: 0.0, lambda h, t: h) for v in (value, tangent)]
