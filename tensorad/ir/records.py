@@ -16,7 +16,16 @@ from typing import Any, NamedTuple
 from tensorad.errors import DefinitionError, InternalError
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.source import source_line
-from tensorad.ir.tensor import Block, Control, Placeholder, Shape, Tensor, outputs
+from tensorad.ir.tensor import (
+    Block,
+    CallRule,
+    Control,
+    FunctionCall,
+    Placeholder,
+    Shape,
+    Tensor,
+    outputs,
+)
 
 
 class Field(NamedTuple):
@@ -42,7 +51,10 @@ class RecordType(DType):
 
     _variants: tuple[Variant, ...] | None
     _make: Callable[[], Sequence[Variant]] | None
+    _is_ready: bool
+    """Whether its variants can be made at any time."""
     _holds_floats: bool | None
+    _holds_functions: bool | None
     derived: dict[object, Any]
     """What is derived of it, by what was asked for."""
 
@@ -51,7 +63,9 @@ class RecordType(DType):
         assert isinstance(self, RecordType)
         self._variants = None
         self._make = None
+        self._is_ready = False
         self._holds_floats = None
+        self._holds_functions = None
         self.derived = {}
         return self
 
@@ -79,12 +93,33 @@ class RecordType(DType):
     def is_differentiable(self) -> bool:
         """Whether a record may hold a float.
 
-        So it is where that is asked before the variants are known, and stays: what was derived
+        So it is where that is asked before the variants can be known, and stays: what was derived
         since goes by it.
         """
         if self._holds_floats is None:
             self._holds_floats = self._may_hold_floats()
         return self._holds_floats
+
+    @property
+    def holds_functions(self) -> bool:
+        """Whether a value of a declared type may hold a function, at any depth."""
+        if self._holds_functions is None:
+            self._holds_functions = self._is_ready and any(
+                f.dtype.is_function for t in self._declared() for v in t.variants for f in v.fields
+            )
+        return self._holds_functions
+
+    def _declared(self) -> list[RecordType]:
+        """The type and those of its fields, at any depth, that can be asked for variants."""
+        found: dict[RecordType, None] = {}
+        stack = [self]
+        while stack:
+            at = stack.pop()
+            if at not in found and at._is_ready:
+                found[at] = None
+                inner = [f.dtype for v in at.variants for f in v.fields]
+                stack += [d for d in inner if isinstance(d, RecordType)]
+        return list(found)
 
     def _may_hold_floats(self) -> bool:
         seen: dict[RecordType, None] = {}
@@ -94,21 +129,27 @@ class RecordType(DType):
             if dtype in seen:
                 continue
             seen[dtype] = None
-            if dtype._holds_floats is not None or dtype._variants is None:
+            known = dtype.variants if dtype._is_ready else dtype._variants
+            if dtype._holds_floats is not None or known is None:
                 dtype._holds_floats = dtype._holds_floats is not False
                 if dtype._holds_floats:
                     return True
                 continue
-            for f in [f for v in dtype._variants for f in v.fields]:
+            for f in [f for v in known for f in v.fields]:
                 if f.dtype.is_float:
                     return True
                 if isinstance(f.dtype, RecordType):
                     stack.append(f.dtype)
         return False
 
-    def later(self, make: Callable[[], Sequence[Variant]]) -> RecordType:
-        """Have the variants made when they are asked for."""
+    def later(self, make: Callable[[], Sequence[Variant]], *, is_ready: bool = False) -> RecordType:
+        """Have the variants made when they are asked for.
+
+        Args:
+            is_ready: whether that may be at any time; otherwise nothing asks for what they hold.
+        """
         self._make = make
+        self._is_ready = is_ready
         return self
 
     def complete(self, variants: Sequence[Variant]) -> RecordType:
@@ -290,6 +331,20 @@ def fields_of(handle: Tensor, tag: int) -> tuple[Tensor, ...]:
     assert isinstance(handle.dtype, RecordType), "the operand is a handle"
     names = tuple([f.name for f in handle.dtype.variants[tag].fields])
     return outputs(Fields(names, (handle,), (), source="", tag=tag)) if names else ()
+
+
+def same_record(
+    handle: Tensor, name: str, function: str = "same", rule: CallRule | None = None
+) -> Tensor:
+    """The same handle as another tensor: what is differentiated by it is by nothing else.
+
+    Args:
+        function: what the call that returns it is called; `rule`: its derivative.
+    """
+    (own,) = stand_ins([Field(name, (), handle.dtype)])
+    block = Block((own,), (own,))
+    op = FunctionCall((name,), (handle,), (block,), source="", function=function, rule=rule)
+    return outputs(op)[0]
 
 
 def definitions_in(controls: Sequence[Control]) -> list[Definition]:

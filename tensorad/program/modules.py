@@ -17,7 +17,13 @@ from tensorad.ir.text import program as text
 from tensorad.ir.text.listing import Wanted, program_of_several
 from tensorad.ir.text.parser import parse_program
 from tensorad.ir.text.program import ProgramFunction, Tree, forest_leaves, tree_leaves
-from tensorad.program.calling.arguments import as_argument, extents, has_tensors, leaf_dtypes
+from tensorad.program.calling.arguments import (
+    as_argument,
+    as_result,
+    extents,
+    has_tensors,
+    leaf_dtypes,
+)
 from tensorad.program.functions import Function
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.traces import Program, check_closed
@@ -98,7 +104,8 @@ class ModuleFunction:
             self._compiled = build(list(self.results), list(self.parameters), self.name)
         typed = zip(leaves, paths, self.parameters, strict=True)
         found = self._compiled(*[as_argument(v, path, t.dtype) for v, path, t in typed])
-        return unflatten(self.result, [found] if len(self.results) == 1 else found)
+        several = [found] if len(self.results) == 1 else found
+        return unflatten(self.result, [as_result(v) for v in several])
 
     def _leaves(
         self, args: Sequence[Any], options: Mapping[str, Any]

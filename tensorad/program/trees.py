@@ -14,7 +14,7 @@ import numpy as np
 from tensorad.errors import DefinitionError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
-from tensorad.program.data.instances import Instance
+from tensorad.program.data.instances import Instance, rebuilt
 from tensorad.te.places import Place, Places
 
 
@@ -137,6 +137,7 @@ def flatten(tree: object, name: str = "") -> Flat:
     Args:
         tree: dicts (by sorted keys; ordered ones as they are), lists, tuples, named tuples,
             dataclasses, None and registered classes, of tensors, formulas, arrays and numbers.
+            Values of data types are leaves, or containers if they hold functions.
             Strings, callables, enums and dataclass fields with metadata {"static": True} belong
             to the structure.
         name: what paths begin with.
@@ -221,7 +222,9 @@ def _parts(value: object, path: str = "") -> _Parts | None:
     if kind in (list, tuple):
         assert isinstance(value, (list, tuple))
         return _Parts(None, tuple([f"[{n}]" for n in range(len(value))]), tuple(value))
-    if is_dataclass(value) and not isinstance(value, (type, Enum, Instance)):
+    if isinstance(value, Instance):
+        return _parts_of_value(value) if value.record_type.holds_functions else None
+    if is_dataclass(value) and not isinstance(value, (type, Enum)):
         own = fields(value)
         children = tuple(
             [
@@ -233,6 +236,13 @@ def _parts(value: object, path: str = "") -> _Parts | None:
         )
         return _Parts(tuple([f.name for f in own]), tuple([f".{f.name}" for f in own]), children)
     return None
+
+
+def _parts_of_value(value: Instance) -> _Parts:
+    """The fields of a value that holds functions: it is a container, of which functions are parts
+    as they are of others."""
+    own = value.field_names
+    return _Parts(None, tuple([f".{n}" for n in own]), tuple([getattr(value, n) for n in own]))
 
 
 def children_like(tree: object, structure: Branching) -> tuple[object, ...] | None:
@@ -339,6 +349,8 @@ def _built(node: Branching, children: list[Any]) -> object:
         return kind(*children) if hasattr(kind, "_fields") else tuple(children)
     if kind is list:
         return children
+    if issubclass(kind, Instance):
+        return rebuilt.call(kind, children)
     made = object.__new__(kind)
     for name, child in zip(node.meta, children, strict=True):  # type: ignore[call-overload]
         object.__setattr__(made, name, child)

@@ -18,9 +18,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from tensorad.autodiff.control.activity import active_inside, active_tensors
 from tensorad.autodiff.control.heads import BlockVjp, Given, Seed, Sent, always
 from tensorad.autodiff.control.pieces import with_dtype, zeros_like
-from tensorad.autodiff.control.record_flows import check_no_batch
-from tensorad.autodiff.control.records import tangent_dtype
 from tensorad.autodiff.local.overrides import Rules
+from tensorad.autodiff.local.records import check_no_batch, tangent_dtype
 from tensorad.ir.analysis.blocks import ops_between
 from tensorad.ir.analysis.passed_on import passed_on
 from tensorad.ir.records import (
@@ -219,7 +218,7 @@ class _Derivation(ABC, Generic[Block_]):
         again = 1 + len(self.result.shared)
         record, own = self.given[0], self.given[again:]
         moved = self.moved(call, own)
-        shared = [self.params[k] for k in self.result.shared]
+        shared = dict.fromkeys([self.params[k] for k in self.result.shared])
         read = _read_of(call, self.params, moved, own)
         needed = [t for t in read if t not in shared]
         fields = [Field(f"{t.name}_{n}", t.shape, t.dtype) for n, t in enumerate(needed)]

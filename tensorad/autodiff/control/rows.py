@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorad.autodiff.control.records import added
+from tensorad.autodiff.local.records import added
 from tensorad.ir.arrays.elementwise import compute_axes, elementwise, same_dim
 from tensorad.ir.expr import (
     ZERO,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorad.autodiff.adjoints.adjoint import Adjoint, whole
+from tensorad.errors import GradError
 from tensorad.ir.arrays.elementwise import compute_axes, elementwise
 from tensorad.ir.dtypes import BOOL, DType
 from tensorad.ir.expr import call, const, int_const, read
@@ -19,11 +19,12 @@ from tensorad.ir.records import (
     Variant,
     fields_of,
     inject,
+    is_record,
     recursion,
     stand_ins,
     tag_of,
 )
-from tensorad.ir.tensor import Block, Branch, Compute, Shape, Tensor, outputs
+from tensorad.ir.tensor import Block, Branch, Compute, Op, Shape, Tensor, outputs
 
 
 def tangent_dtype(dtype: DType) -> DType:
@@ -139,13 +140,17 @@ def _chosen(condition: Tensor, yes: Tensor, no: Tensor, given: tuple[Tensor, ...
     return outputs(Branch(("sum",), (condition, *given), blocks, source=""))[0]
 
 
-class RecordSums(dict[Tensor, Tensor]):
-    """Derivatives by records that a sweep has collected so far."""
+def check_no_batch(op: Op, batch: Shape, tensors: Sequence[Tensor] | None = None) -> None:
+    """Derivatives of records have no further axes.
 
-    def receive(self, t: Tensor, part: Tensor) -> None:
-        """One more part."""
-        self[t] = added(self[t], part) if t in self else part
-
-    def adjoint(self, t: Tensor) -> Adjoint | None:
-        """What is collected."""
-        return whole(self[t]) if t in self else None
+    Args:
+        tensors: those whose derivatives are asked for; None: records among others.
+    Raises:
+        GradError: they are asked for, by a full Jacobian.
+    """
+    if batch and (tensors is None or any(is_record(t.dtype) for t in tensors)):
+        raise GradError(
+            f"a full Jacobian goes through {op.name}, a value of a data type or a call of a "
+            "function by itself.",
+            hint="use vjp or jvp with one direction, and vmap over directions.",
+        )
