@@ -17,7 +17,7 @@ from tensorad.program.calls import operand
 from tensorad.program.data.function_types import written_inside
 from tensorad.program.leaf_types import LeafTypes
 from tensorad.program.references.frames import Cell, Frame, Held, cells_of, check_kept, frame, write
-from tensorad.program.references.joins import Slot, changed, holding
+from tensorad.program.references.joins import Slot, changed, holding, reopened
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import LEAF, Flat, Structure, flatten, is_leaf, unflatten
 from tensorad.program.values import alone, as_tensor, dtype_of, parameters, weak
@@ -99,13 +99,14 @@ class _Carry(LeafTypes):
         if not new:
             return False
         self.slots += new
-        held = [(cell.held, n) for cell, n in self.slots]
+        held = [(cell.held, n) for cell, n in new]
         leaves, paths = [h.leaves[n] for h, n in held], [h.paths[n] for h, n in held]
-        before, self.kept = self.kept, LeafTypes(Flat(leaves, paths, LEAF), self.body.name)
-        self.kept.own = [h.dtypes[n] for h, n in held]
-        later = self.kept.own[len(before.own) :]
-        self.kept.dtypes = [*before.dtypes, *map(alone, later)]
+        self.kept.add(Flat(leaves, paths, LEAF), [h.dtypes[n] for h, n in held])
         return True
+
+    def let_go(self) -> None:
+        """Carry no leaf of a reference any more."""
+        self.slots, self.kept = [], LeafTypes(Flat([], [], LEAF), self.body.name)
 
     def all_parameters(self) -> list[Tensor]:
         """A placeholder for each leaf, those of references last."""
@@ -196,27 +197,33 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
         starts = carry.starts()
         start = births()
         params = carry.all_parameters()
-        n_functions = carry.n_functions
+        n_functions = carry.n_functions + carry.kept.n_functions
         with weak(carry.numbers(params)), tracing(), written_inside():
             flat, ys, written = _once(carry, params, parts)
             flat, is_new = carry.meet(flat)
             carry.check_structure(flat)
-            if is_new or carry.take(changed(written, carry.held(params), body.where)):
+            before = carry.held(params)
+            if reopened(written, before):
+                carry.let_go()
+                continue
+            if is_new or carry.take(changed(written, before, body.where)):
                 continue
             left = [(written.after[c], n) for c, n in carry.slots]
-            if carry.join(flat.leaves) or carry.promote(flat.leaves):
+            kept = [held.leaves[n] for held, n in left]
+            if carry.join(flat.leaves) or carry.promote(flat.leaves) or carry.kept.join(kept):
                 continue
             if carry.kept.promote_to([held.dtypes[n] for held, n in left]):
                 continue
             results = carry.results(carry, flat.leaves)
-            results += carry.results(carry.kept, [held.leaves[n] for held, n in left])
-            if carry.n_functions == n_functions:
+            results += carry.results(carry.kept, kept)
+            if carry.n_functions + carry.kept.n_functions == n_functions:
                 break
     else:
         raise InternalError(f"the carry of {body.where} has no dtype")
     inside = [as_tensor(v, p) for v, p in zip(ys.leaves, ys.paths, strict=True)]
     tests = _test(body, carry, params)
     carry.close()
+    carry.kept.close()
     values = [Beside(*three) for three in zip(params, starts, results, strict=True)]
     rows = [Beside(p, t, None) for p, t in zip(parts, scanned, strict=True)]
     with tracing():

@@ -81,6 +81,7 @@ class _Parts(NamedTuple):
 class _Registered(NamedTuple):
     flatten: Callable[[Any], tuple[Iterable[Any], Any]]
     unflatten: Callable[[Any, Sequence[Any]], Any]
+    as_leaf: Callable[[Any], Any] | None
 
 
 _registered: Final[dict[type, _Registered]] = {}
@@ -90,6 +91,7 @@ def register_tree(
     cls: type,
     flatten: Callable[[Any], tuple[Iterable[Any], Any]],
     unflatten: Callable[[Any, Sequence[Any]], Any],
+    as_leaf: Callable[[Any], Any] | None = None,
 ) -> None:
     """Let objects of a class be trees.
 
@@ -97,6 +99,8 @@ def register_tree(
         cls: the class itself; subclasses are registered on their own.
         flatten: object -> (children, what else it has, hashable).
         unflatten: (what else it has, children) -> object; the children may be any objects.
+        as_leaf: object -> a function, or a value of a data type, that takes its place where it
+            meets one that has something else; without it they cannot meet.
     Raises:
         DefinitionError: `cls` is no class, or is registered already.
     """
@@ -109,7 +113,7 @@ def register_tree(
         raise DefinitionError(
             f"{cls.__name__} is registered as a tree already.", hint="register a class once."
         )
-    _registered[cls] = _Registered(flatten, unflatten)
+    _registered[cls] = _Registered(flatten, unflatten, as_leaf)
 
 
 class Flat(NamedTuple):
@@ -325,6 +329,13 @@ def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
             made.append(_built(node, done))
         else:
             return made[0]
+
+
+def leaf_maker(at: Structure) -> Callable[[Any], Any] | None:
+    """What makes one leaf of such a part of a tree, if anything does."""
+    if isinstance(at, Branching) and at.kind in _registered:
+        return _registered[at.kind].as_leaf
+    return None
 
 
 def _built(node: Branching, children: list[Any]) -> object:

@@ -20,6 +20,7 @@ from tensorad.program.data.function_types import (
     joined,
 )
 from tensorad.program.functions import Function
+from tensorad.program.references.frames import Cell, Held, current, write
 from tensorad.program.traces import traced
 from tensorad.program.trees import flatten, unflatten
 from tensorad.program.values import as_tensor, parameters
@@ -71,16 +72,25 @@ def _body(c: Chosen, n: int, function: Tensor, args: Sequence[Any]) -> Any:
     shapes, dtypes = [t.shape for t in tensors], [t.dtype for t in tensors]
     params = parameters(flat.paths, shapes, dtypes, c.name)
 
+    left: dict[Cell, Held] = {}
+
     def written(given: Sequence[Tensor]) -> Any:
-        return c.function(*unflatten(flat.structure, given[: len(params)]))
+        result = c.function(*unflatten(flat.structure, given[: len(params)]))
+        own = current()
+        assert own is not None, "a function that is written down has a frame"
+        left.update(own.written())
+        return result, tuple([list(held.leaves) for held in left.values()])
 
     program = traced(c.name, written, (*params, *c.tensors), is_closed=True)
     if not program.results:
-        return program.tree(())
+        return program.tree(())[0]
     given = (*tensors, *fields_of(function, n), *program.reads)
     block = Block((*program.parameters, *program.reads), program.results)
     op = FunctionCall(program.paths, given, (block,), function=c.name)
-    return program.tree(outputs(op))
+    result, contents = program.tree(outputs(op))
+    for (cell, held), leaves in zip(left.items(), contents, strict=True):
+        write(cell, held.with_leaves(dict(enumerate(zip(leaves, held.dtypes, strict=True)))))
+    return result
 
 
 array_methods.apply.fill(apply)

@@ -14,6 +14,8 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.order import AXIS, occurs
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import shape_of
+from tensorad.program.data.function_types import is_function
+from tensorad.program.leaf_types import opened
 from tensorad.program.references.frames import Cell, Held, current
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import (
@@ -74,11 +76,16 @@ def fitted(cell: Cell, held: Held, tree: object, path: str) -> Held:
         DefinitionError: the structure is another one.
         ShapeError, DTypeError: a leaf has another shape or dtype.
     """
-    flat = flatten(tree, path)
+    known, flat = opened([held.flat, flatten(tree, path)], path)
+    held = opened_as(held, known)
     check_structure(cell, held, flat, path)
     leaves: list[Any] = []
     dtypes: list[DType] = []
     for n, (value, path) in enumerate(zip(flat.leaves, flat.paths, strict=True)):
+        if is_function(value) and is_function(held.leaves[n]):
+            leaves.append(value)
+            dtypes.append(dtype_of(value))
+            continue
         kept = _kept(value, path)
         own, before = shape_of(kept), shape_of(held.leaves[n])
         if len(own) != len(before) or not all(map(same_dim, own, before)):
@@ -89,6 +96,16 @@ def fitted(cell: Cell, held: Held, tree: object, path: str) -> Held:
         leaves.append(in_dtype(kept, path, dtype))
         dtypes.append(dtype)
     return Held(tuple(leaves), tuple(flat.paths), flat.structure, tuple(dtypes))
+
+
+def opened_as(held: Held, flat: Flat) -> Held:
+    """The contents in the place of which there are such leaves: see `opened`."""
+    if flat.structure == held.structure:
+        return held
+    known = dict(zip(held.paths, held.dtypes, strict=True))
+    pairs = zip(flat.leaves, flat.paths, strict=True)
+    dtypes = tuple([known[p] if p in known else dtype_of(v) for v, p in pairs])
+    return Held(tuple(flat.leaves), tuple(flat.paths), flat.structure, dtypes)
 
 
 def in_dtype(value: Any, path: str, dtype: DType) -> Any:

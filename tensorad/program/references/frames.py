@@ -77,9 +77,13 @@ class Frame:
         self._before.setdefault(cell, cell.held)
         cell.held = held
 
+    def written(self) -> dict[Cell, Held]:
+        """What references of outside hold now that were written."""
+        return {cell: cell.held for cell in self._before}
+
     def close(self) -> None:
         """All references of outside hold again what they did."""
-        self.after = {cell: cell.held for cell in self._before}
+        self.after = self.written()
         for cell, held in self._before.items():
             cell.held = held
 

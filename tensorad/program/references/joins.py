@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Tensor
-from tensorad.program.references.contents import in_dtype
+from tensorad.program.data import function_types
+from tensorad.program.data.function_types import is_function
+from tensorad.program.leaf_types import opened
+from tensorad.program.references.contents import in_dtype, opened_as
 from tensorad.program.references.frames import Cell, Frame, Held, check_kept, read, write
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Structure
@@ -50,7 +53,7 @@ def joined(frames: Mapping[str, Frame], where: str) -> Joined:
     Args:
         where: the branch, for errors.
     Raises:
-        DefinitionError: they leave different functions or references, or one of their own.
+        DefinitionError: they leave different references, or one of their own.
         DTypeError: they leave different dtypes.
     """
     slots: list[Slot] = []
@@ -59,18 +62,54 @@ def joined(frames: Mapping[str, Frame], where: str) -> Joined:
     structures: dict[Cell, Structure] = {}
     for cell in dict.fromkeys([c for f in frames.values() for c in f.after]):
         before = cell.held
-        after = {title: f.after.get(cell, before) for title, f in frames.items()}
+        left = {title: f.after.get(cell, before) for title, f in frames.items()}
+        after = dict(zip(left, _opened(cell, list(left.values())), strict=True))
         structures[cell] = _one_structure(cell, after, where)
         is_other = structures[cell] != before.structure
         for n, paths in enumerate(zip(*[h.paths for h in after.values()], strict=True)):
             if not is_other and all(h.leaves[n] is before.leaves[n] for h in after.values()):
                 continue
-            dtype = _one_dtype(cell, n, after, where)
+            made = _of_one_dtype(cell, n, paths[0], after, where)
             slots.append(Slot(cell, n))
-            dtypes.append(dtype)
-            for title, h in after.items():
-                leaves[title].append(in_dtype(h.leaves[n], paths[0], dtype))
+            dtypes.append(made[0])
+            for title, value in zip(after, made[1], strict=True):
+                leaves[title].append(value)
     return Joined(slots, leaves, dtypes, structures)
+
+
+def _opened(cell: Cell, after: Sequence[Held]) -> list[Held]:
+    """The contents with leaves where they have different functions."""
+    flats = opened([h.flat for h in after], cell.name)
+    return [opened_as(h, flat) for h, flat in zip(after, flats, strict=True)]
+
+
+def _of_one_dtype(
+    cell: Cell, n: int, path: str, after: Mapping[str, Held], where: str
+) -> tuple[DType, list[Any]]:
+    """What arms leave in a leaf, and its dtype."""
+    values = [h.leaves[n] for h in after.values()]
+    if all(map(is_function, values)):
+        made: list[Any] = list(function_types.joined(values, path))
+        return made[0].dtype, made
+    dtype = _one_dtype(cell, n, after, where)
+    return dtype, [in_dtype(v, path, dtype) for v in values]
+
+
+def reopened(f: Frame, before: Mapping[Cell, Held]) -> bool:
+    """Let references have leaves for functions that the body of a loop replaces by others; whether
+    there are such.
+
+    Args:
+        before: see `changed`.
+    """
+    found = False
+    for cell, after in f.after.items():
+        start = before.get(cell, cell.held)
+        known = opened([start.flat, after.flat], cell.name)[0]
+        if known.structure != start.structure:
+            write(cell, _opened(cell, [cell.held, after])[0])
+            found = True
+    return found
 
 
 def _one_structure(cell: Cell, after: Mapping[str, Held], where: str) -> Structure:
@@ -82,11 +121,11 @@ def _one_structure(cell: Cell, after: Mapping[str, Held], where: str) -> Structu
         path = first_difference(one.flat, two.flat, cell.name)
         if path is not None:
             raise DefinitionError(
-                f"the branches of {where} leave different functions or references in "
+                f"the branches of {where} leave different references or structures in "
                 f"{cell.described}, at {path}.",
                 where=side_by_side((first, other), one.flat, two.flat, cell.name),
-                hint="what a reference holds after a branch is known when the program is written "
-                "down: leave the same one, and choose values.",
+                hint="which reference it is is known when the program is written down: leave the "
+                "same one, and choose values.",
             )
     return after[first].structure
 
@@ -111,7 +150,7 @@ def changed(f: Frame, before: Mapping[Cell, Held], where: str) -> list[Slot]:
         before: what references held at its start that were given something else.
         where: the loop, for errors.
     Raises:
-        DefinitionError: the body leaves another function or reference than it finds.
+        DefinitionError: the body leaves another reference than it finds.
     """
     found: list[Slot] = []
     for cell, after in f.after.items():
@@ -120,11 +159,11 @@ def changed(f: Frame, before: Mapping[Cell, Held], where: str) -> list[Slot]:
         path = first_difference(start.flat, after.flat, cell.name)
         if path is not None:
             raise DefinitionError(
-                f"the body of {where} leaves another function or reference in {cell.described}, "
+                f"the body of {where} leaves another reference or structure in {cell.described}, "
                 f"at {path}.",
                 where=side_by_side(("before", "after"), start.flat, after.flat, cell.name),
-                hint="each iteration does the same: leave the same function, and let it read what "
-                "changes from a reference.",
+                hint="each iteration does the same: leave the same reference, and change what it "
+                "holds.",
             )
         leaves = enumerate(zip(start.leaves, after.leaves, strict=True))
         found += [Slot(cell, n) for n, (a, b) in leaves if a is not b]
