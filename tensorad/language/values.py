@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tensorad.language.terms import Function
@@ -43,6 +43,16 @@ class Env:
         raise KeyError(name)
 
 
+class TopEnv(Env):
+    """The names of a program; `machine`: what runs it."""
+
+    __slots__ = ("machine",)
+
+    def __init__(self, machine: Any) -> None:
+        super().__init__(None, {}, {})
+        self.machine = machine
+
+
 @dataclass(frozen=True, eq=False)
 class Closure:
     """A function with what its names mean."""
@@ -57,6 +67,8 @@ class Derived:
 
     kind: str
     of: Value
+    top: TopEnv | None = None
+    """The names of the program."""
 
 
 class Cell:
@@ -107,7 +119,7 @@ def mapped(value: Value, f: Callable[[Value], Value], opaque: Value | None = Non
     if isinstance(value, tuple):
         return tuple([mapped(v, f, opaque) for v in value])
     if isinstance(value, Tagged):
-        return Tagged(value.tag, tuple([mapped(v, f, opaque) for v in value.fields]))
+        return replace(value, fields=tuple([mapped(v, f, opaque) for v in value.fields]))
     if isinstance(value, OPAQUE):
         return value if opaque is None else opaque
     return f(value)

@@ -331,6 +331,18 @@ def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
             return made[0]
 
 
+def apart(value: object) -> tuple[tuple[Any, ...], Any]:
+    """The children of a container, and what it has beside them."""
+    parts = _parts(value)
+    assert parts is not None, "containers alone are taken apart"
+    return parts.children, parts.meta
+
+
+def together(kind: type, meta: Any, children: Sequence[Any]) -> Any:
+    """The container of a class with these children, and this beside them."""
+    return _built(Branching(kind, meta, (), ()), list(children))
+
+
 def leaf_maker(at: Structure) -> Callable[[Any], Any] | None:
     """What makes one leaf of such a part of a tree, if anything does."""
     if isinstance(at, Branching) and at.kind in _registered:

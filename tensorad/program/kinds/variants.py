@@ -70,6 +70,12 @@ class DataType:
         self.record_type = RecordType(name)
         self.alternatives: list[Alternative] = []
 
+    def add(self, alternatives: Mapping[str, Mapping[str, object]]) -> None:
+        """Say what alternatives there are: annotations of fields by name."""
+        for name, annotations in alternatives.items():
+            _alternative(self, name, annotations, type(name, (), {}))
+        self.record_type.later(self.variants)
+
     def resolved(self) -> list[Alternative]:
         """The alternatives with their fields: names of types may be defined after them."""
         for a in self.alternatives:
@@ -106,7 +112,19 @@ def data_type(record_type: RecordType) -> DataType:
     return known
 
 
-def variant(declared: Any, **alternatives: Mapping[str, object]) -> Any:
+def declared(name: str) -> DataType:
+    """A data type whose alternatives are to be added."""
+    made = DataType(name, Names({}, _record_type_of))
+    _types[made.record_type] = made
+    return made
+
+
+def value_of(own: DataType, n: int, leaves: Sequence[Any]) -> Instance:
+    """A value of the n-th alternative, of leaves that are known to fit."""
+    return _of_leaves(own.resolved()[n], leaves)
+
+
+def variant(declared: Any, /, **alternatives: Mapping[str, object]) -> Any:
     """A data type: a value is one of several alternatives, each with fields.
 
     A decorator of a class whose inner classes are the alternatives:

@@ -76,8 +76,10 @@ def fitted(cell: Cell, held: Held, tree: object, path: str) -> Held:
         DefinitionError: the structure is another one.
         ShapeError, DTypeError: a leaf has another shape or dtype.
     """
-    known, flat = opened([held.flat, flatten(tree, path)], path)
-    held = opened_as(held, known)
+    flat = flatten(tree, path)
+    if not are_alike(held.structure, flat.structure):
+        known, flat = opened([held.flat, flat], path)
+        held = opened_as(held, known)
     check_structure(cell, held, flat, path)
     leaves: list[Any] = []
     dtypes: list[DType] = []

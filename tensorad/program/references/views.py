@@ -167,12 +167,14 @@ class View:
 
     def _write(self, held: Held, part: Held) -> None:
         """Let the reference hold another part here."""
-        start, _ = self._span(held.structure)
-        pairs = enumerate(zip(part.leaves, part.dtypes, strict=True), start)
-        new = held.with_leaves(dict(pairs))
-        write(
-            self.cell, new._replace(structure=_put(held.structure, self.children, part.structure))
-        )
+        start, before = self._span(held.structure)
+        end = start + n_leaves(before)
+        write(self.cell, Held(
+            (*held.leaves[:start], *part.leaves, *held.leaves[end:]),
+            (*held.paths[:start], *part.paths, *held.paths[end:]),
+            _put(held.structure, self.children, part.structure),
+            (*held.dtypes[:start], *part.dtypes, *held.dtypes[end:]),
+        ))  # fmt: skip
 
     def _span(self, structure: Structure) -> tuple[int, Structure]:
         """Which leaf is the first one of the part, and the part's structure."""
