@@ -54,6 +54,13 @@ class Declared:
     text: FunctionText
 
 
+@dataclass(frozen=True, eq=False)
+class Either:
+    """One of several function values."""
+
+    options: tuple[Value, ...]
+
+
 class _NeedsResult(DefinitionError):
     """The type of a call follows from the call itself."""
 
@@ -167,13 +174,15 @@ class _Checker(Machine[TensorType]):
 
     def shown(self, value: Value) -> str:
         """What a value is, for errors."""
+        if isinstance(value, Either):
+            return self.shown(value.options[0])
         if isinstance(value, (SumType, Declared)):
             return str(value) if isinstance(value, SumType) else type_text(value.text)
         return super().shown(value)
 
     def leaf(self, value: Value, title: str) -> Any:
         """A tensor."""
-        if isinstance(value, (SumType, Declared)):
+        if isinstance(value, (SumType, Declared, Either)):
             raise DTypeError(
                 f"{title} takes tensors and numbers, got {self.shown(value)}.",
                 hint="take a field, or what a reference holds.",
@@ -186,7 +195,7 @@ class _Checker(Machine[TensorType]):
             is_other = isinstance(t, NamedText) and t.name in self.program.sums
             fits = isinstance(t, NamedText) and (not is_other or t.name == value.name)
             return (value,) if fits else None
-        if isinstance(value, Declared):
+        if isinstance(value, (Declared, Either)):
             return (value,) if isinstance(t, (FunctionText, NamedText)) else None
         return super().fitted(t, value, meanings)
 
@@ -200,11 +209,14 @@ class _Checker(Machine[TensorType]):
 
     def callable(self, value: Value) -> Value:
         """A function value, or its type."""
-        return value if isinstance(value, Declared) else super().callable(value)
+        return value if isinstance(value, (Declared, Either)) else super().callable(value)
 
     def apply(self, function: Value, args: tuple[Value, ...]) -> Value:
         """A call, once for each kind of arguments."""
         f = self.callable(function)
+        if isinstance(f, Either):
+            makers = [lambda own=own: self.apply(own, args) for own in f.options]
+            return self.all_joined(makers, "the functions that data choose")
         if isinstance(f, Declared):
             meanings: dict[str, Any] = {}
             pairs = enumerate(zip(f.text.params, args, strict=True))
@@ -236,7 +248,7 @@ class _Checker(Machine[TensorType]):
 
     def has_cells(self, args: tuple[Value, ...]) -> bool:
         """Whether a call may write to what it is given."""
-        return any(isinstance(a, (Cell, Closure)) for a in args)
+        return any(isinstance(a, (Cell, Closure, Either)) for a in args)
 
     def recursive(self, f: Closure, args: tuple[Value, ...], key: tuple[Any, Any, Any]) -> Value:
         """The type of a call inside of the same call."""
@@ -258,6 +270,8 @@ class _Checker(Machine[TensorType]):
             return value.tag, tuple(map(self.key, value.fields))
         if isinstance(value, Closure):
             return value.function, value.env
+        if isinstance(value, Either):
+            return tuple(map(self.key, value.options))
         if isinstance(value, Cell):
             return "ref", value
         return value
@@ -335,10 +349,8 @@ class _Checker(Machine[TensorType]):
                 return TensorType(dtype, a.shape)
         elif self.sum_of(a) is not None and self.sum_of(a) == self.sum_of(b):
             return SumType(str(self.sum_of(a)))
-        elif isinstance(a, (Closure, Derived, Declared)) and isinstance(
-            b, (Closure, Derived, Declared)
-        ):
-            return a
+        elif _is_function(a) and _is_function(b):
+            return either(a, b)
         elif isinstance(a, Cell) and isinstance(b, Cell):
             self.joined(self.read(a), self.read(b), what)
             return a
@@ -432,6 +444,20 @@ def mapped_types(value: Value) -> Value:
         return v if isinstance(v, SumType) else ()
 
     return mapped(value, leaf, ())
+
+
+def _is_function(value: Value) -> bool:
+    return isinstance(value, (Closure, Derived, Declared, Either))
+
+
+def either(a: Value, b: Value) -> Value:
+    """One of two function values; of one function with other captures, the first."""
+    found = {
+        (v.function if isinstance(v, Closure) else v): v
+        for one in (b, a)
+        for v in (one.options if isinstance(one, Either) else (one,))
+    }
+    return a if len(found) == 1 else Either(tuple(found.values()))
 
 
 def _has_changed(a: Value, b: Value) -> bool:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr
-from tensorad.ir.records import tag_of
+from tensorad.ir.records import is_record, tag_of
 from tensorad.ir.reference.known import Evaluation, current, evaluating, known
 from tensorad.ir.tensor import Compute, Shape, Tensor, outputs
 from tensorad.language.formulas import tensors_of
 from tensorad.language.machine import Machine, one_or_all
 from tensorad.language.operators import applied, arrays_made, folded
+from tensorad.language.residual.adjoints import Adjoint
 from tensorad.language.residual.calls import Calls
 from tensorad.language.residual.chosen import Called, is_chosen
+from tensorad.language.residual.data import Sums
 from tensorad.language.residual.kinds import data_of, is_data
 from tensorad.language.terms import (
     Binding,
@@ -207,18 +210,20 @@ class Evaluator(Machine[Any]):
         sums = self.program.data
         if isinstance(value, Instance):
             value = sums.value(value)
-        if not is_data(value) or sums.sum_of(value.dtype) is None:
+        own = value.by if isinstance(value, Adjoint) else value
+        if not is_data(own):
             return super().match(value, term, env, b)
-        tags = sums.names(value.dtype)
+        tags = sums.names(own.dtype)
         for tag in tags:
             self.case_of(term, tag)
 
         def case(n: int) -> Callable[[], Value]:
-            return lambda: Machine.match(self, sums.opened(value, n), term, env, b)
+            opened = value.opened if isinstance(value, Adjoint) else partial(sums.opened, value)
+            return lambda: Machine.match(self, opened(n), term, env, b)
 
         sides = {tag: case(n) for n, tag in enumerate(tags)}
         return self.joined(
-            lambda: branched("match", "match", tag_of(value), sides, (), order=tuple(tags))
+            lambda: branched("match", "match", tag_of(own), sides, (), order=tuple(tags))
         )
 
     def kept(self, made: Any) -> Any:
@@ -364,11 +369,11 @@ class Evaluator(Machine[Any]):
         """By the derivatives of functions: adjoints are values like the arguments."""
         if f.kind == "jvp":
             return self.pushed(f, args)
-        flat = [as_tensor(v, "x") for v in leaves(args) if self.is_float(v)]
+        flat = [as_tensor(v, "x") for v in leaves(args) if is_smooth(v)]
 
         def run(*some: Tensor) -> Tensor:
-            y = self.apply(f.of, _with_floats(args, some, self.is_float))
-            if isinstance(y, (tuple, Closure, Derived, Cell, Tagged)) or shape_of(y):
+            y = self.apply(f.of, _with_floats(args, some, is_smooth))
+            if is_chosen(y) or is_data(y) or isinstance(y, (tuple, Closure, Derived, Cell, Tagged)) or shape_of(y):
                 raise ShapeError(
                     f"{f.kind} takes a function whose result is one float without axes, got "
                     f"{self.shown(y)}.",
@@ -380,7 +385,8 @@ class Evaluator(Machine[Any]):
             y, found = value_and_grad(run, argnums=tuple(range(len(flat))))(*flat)
         else:
             y, found = run(), ()
-        gradient = one_or_all(_adjoints(args, self.kept(tuple(found)), self.is_float))
+        sums = self.program.data
+        gradient = one_or_all(_adjoints(args, self.kept(tuple(found)), sums))
         return gradient if f.kind == "grad" else (self.kept(y), gradient)
 
     def pushed(self, f: Derived, args: tuple[Value, ...]) -> Value:
@@ -391,6 +397,12 @@ class Evaluator(Machine[Any]):
                 hint="write jvp(f)(x, dx).",
             )
         own, along = args[: len(args) // 2], args[len(args) // 2 :]
+        chosen = [v for v in leaves(own) if not self.is_float(v) and is_smooth(v)]
+        if chosen:
+            raise GradError(
+                f"jvp goes along {self.shown(chosen[0])}, whose tag data choose.",
+                hint="match it inside of the function, which takes what is in the fields; or grad.",
+            )
         flat = [as_tensor(v, "x") for v in leaves(own) if self.is_float(v)]
         tangents = [
             as_tensor(v, "dx", t.dtype)
@@ -405,7 +417,7 @@ class Evaluator(Machine[Any]):
         ys, dys = jvp(run, tuple(flat), tuple(tangents))
         rest, moved = iter(self.kept(ys)), iter(self.kept(dys))
         y = mapped(result[-1], lambda v: next(rest))
-        return y, mapped(y, lambda v: _or_unit(next(moved)), ())
+        return y, mapped(y, lambda v: _tangent(v, next(moved)), ())
 
     def is_float(self, v: Any) -> bool:
         """Whether derivatives flow to a leaf."""
@@ -421,8 +433,25 @@ def _called(made: Any, b: Binding) -> Any:
     return made
 
 
-def _or_unit(tangent: Any) -> Any:
-    return () if tangent is None else tangent
+def _tangent(y: Any, tangent: Any) -> Any:
+    """The tangent of a leaf: () of what is no float.
+
+    Raises:
+        GradError: the leaf is a value whose tag data choose.
+    """
+    if tangent is None or not is_record(y.dtype):
+        return () if tangent is None else tangent
+    if is_chosen(y):
+        return ()
+    raise GradError(
+        "jvp goes through a function whose result has a tag that data choose.",
+        hint="match the result inside of the function, and result in tensors.",
+    )
+
+
+def is_smooth(v: Any) -> bool:
+    """Whether there are derivatives by a leaf."""
+    return dtype_of(v).is_float or (is_data(v) and v.dtype.is_differentiable)
 
 
 def _with_floats(
@@ -432,11 +461,15 @@ def _with_floats(
     return tuple([mapped(a, lambda v: next(rest) if is_float(v) else v) for a in args])
 
 
-def _adjoints(
-    args: tuple[Value, ...], found: Sequence[Tensor], is_float: Callable[[Any], bool]
-) -> list[Value]:
+def _adjoints(args: tuple[Value, ...], found: Sequence[Tensor], sums: Sums) -> list[Value]:
     rest = iter(found)
-    return [mapped(a, lambda v: next(rest) if is_float(v) else (), ()) for a in args]
+
+    def adjoint(v: Any) -> Value:
+        if not is_smooth(v):
+            return ()
+        return Adjoint(v, next(rest), sums) if is_data(v) else next(rest)
+
+    return [mapped(a, adjoint, ()) for a in args]
 
 
 def _has_functions(value: Value) -> bool:

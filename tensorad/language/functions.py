@@ -9,6 +9,9 @@ from tensorad.errors import BindError, DefinitionError, counted
 from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.language import terms
 from tensorad.language.evaluate import evaluated
+from tensorad.language.residual.chosen import is_chosen
+from tensorad.language.residual.adjoints import shown
+from tensorad.language.residual.data import from_outside
 from tensorad.language.terms import Program, free_names
 from tensorad.language.values import Cell, Closure, Derived, Value
 from tensorad.program.calling.arguments import has_tensors
@@ -73,11 +76,13 @@ class LanguageFunction:
         """
         if is_tracing() or has_tensors(flatten((args, options)).leaves):
             return self._on_tensors(*args, **options)
-        return self._compiled(*args, **options)
+        sums = self.program.data
+        given = {n: from_outside(v, sums) for n, v in options.items()}
+        return shown(self._compiled(*[from_outside(a, sums) for a in args], **given), sums)
 
     def trace(self, *args: Any) -> Trace:
         """The program of tensors that a call with these arguments runs."""
-        return self._compiled.trace(*args)
+        return self._compiled.trace(*[from_outside(a, self.program.data) for a in args])
 
     def _on_tensors(self, *args: Any, **options: Any) -> Value:
         try:
@@ -105,7 +110,7 @@ def check_first_order(name: str, value: Value) -> None:
         v, path = stack.pop()
         if isinstance(v, tuple):
             stack += [(part, f"{path}[{n}]") for n, part in enumerate(v)]
-        elif isinstance(v, (Closure, Derived, Cell)):
+        elif isinstance(v, (Closure, Derived, Cell)) or is_chosen(v):
             what = "a reference" if isinstance(v, Cell) else "a function"
             raise DefinitionError(
                 f"{name} results in {what}.",

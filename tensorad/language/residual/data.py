@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tensorad.errors import DefinitionError
-from tensorad.ir.records import RecordType, fields_of, is_record
+from tensorad.ir.expr import Expr
+from tensorad.ir.records import Field, RecordType, fields_of, is_record
 from tensorad.ir.tensor import Tensor
 from tensorad.language.terms import Alternative, data_types
 from tensorad.language.types import (
@@ -103,14 +106,12 @@ class Sums:
 
         def make(at: Tagged, inner: list[Any]) -> Instance:
             own = self.data_type(self.of_tag[at.tag])
-            n = [a.name for a in own.alternatives].index(at.tag)
+            n = [a.name for a in own.resolved()].index(at.tag)
             rest = iter(inner)
             leaves = [next(rest) if isinstance(v, Tagged) else v for v in _leaves_of(at)]
             fields = own.record_type.variants[n].fields
             pairs = zip(leaves, fields, strict=True)
-            return value_of(own, n, [
-                v if is_record(f.dtype) else as_tensor(v, f.name, f.dtype) for v, f in pairs
-            ])  # fmt: skip
+            return value_of(own, n, [v if is_record(f.dtype) else _leaf(v, f) for v, f in pairs])
 
         made: Instance = folded(value, lambda v: [f for f in _leaves_of(v) if _is_tagged(f)], make)
         return made
@@ -125,19 +126,17 @@ class Sums:
         """The tags of records, in order."""
         return [a.name for a in self.data_type(str(self.sum_of(dtype))).resolved()]
 
-    def value(self, made: Instance) -> Tagged:
-        """An instance as a tagged value, with those inside of it."""
+    def value(self, made: Instance, tagged: Callable[..., Tagged] | None = None) -> Tagged:
+        """An instance as a tagged value, with those inside of it; `tagged` makes one."""
+        new = tagged or self.tagged
 
         def make(at: Instance, inner: list[Tagged]) -> Tagged:
             rest = iter(inner)
             leaves = [next(rest) if isinstance(v, Instance) else v for v in at.leaves]
             a = self.data_type(str(self.sum_of(at.record_type))).resolved()[at.tag]
-            return self.tagged(a.name, tuple(a.grouped(leaves)))
+            return new(a.name, tuple(a.grouped(leaves)))
 
-        def children(at: Instance) -> list[Instance]:
-            return [v for v in at.leaves if isinstance(v, Instance)]
-
-        found: Tagged = folded(made, children, make)
+        found: Tagged = folded(made, lambda v: [f for f in v.leaves if isinstance(f, Instance)], make)
         return found
 
 
@@ -146,6 +145,24 @@ class KnownTagged(Tagged):
     """A tagged value of a program; `sums`: the program's."""
 
     sums: Sums | None = None
+
+
+def _leaf(value: Any, f: Field) -> Any:
+    """A tensor of the field's dtype, an array where there is nothing to write down."""
+    if isinstance(value, (Tensor, Expr)):
+        return as_tensor(value, f.name, f.dtype)
+    return np.asarray(value, str(f.dtype))
+
+
+def from_outside(value: Value, sums: Sums) -> Value:
+    """An argument of a call: tagged values as those of data types, where these have fixed types."""
+    if isinstance(value, tuple):
+        return tuple([from_outside(v, sums) for v in value])
+    if not isinstance(value, Tagged) or value.tag not in sums.of_tag:
+        return value
+    if sums.is_known(sums.of_tag[value.tag]):
+        return sums.instance(value)
+    return sums.tagged(value.tag, tuple([from_outside(v, sums) for v in value.fields]))
 
 
 def _is_tagged(value: object) -> bool:

@@ -11,6 +11,7 @@ from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import FLOAT64, DType
 from tensorad.ir.records import RecordType, is_record
 from tensorad.ir.tensor import Shape, Tensor
+from tensorad.language.residual.adjoints import Adjoint
 from tensorad.language.residual.chosen import Called
 from tensorad.language.residual.data import KnownTagged, Sums
 from tensorad.language.values import Cell, Closure, Derived, Tagged, Value
@@ -78,7 +79,7 @@ class Parts:
 
 
 Kind = Number | Array | AnyFunction | AnyTagged | Slot | Parts
-_KNOWN: Final = (tuple, Closure, Derived, KnownTagged)
+_KNOWN: Final = (tuple, Closure, Derived, KnownTagged, Adjoint)
 
 
 class References:

@@ -73,15 +73,16 @@ def _body(c: Chosen, n: int, function: Tensor, args: Sequence[Any]) -> Any:
     params = parameters(flat.paths, shapes, dtypes, c.name)
 
     left: dict[Cell, Held] = {}
-    made: list[Any] = []
+    numbers: dict[str, Any] = {}
 
     def written(given: Sequence[Tensor]) -> Any:
         result = c.function(*unflatten(flat.structure, given[: len(params)]))
-        own = current()
-        assert own is not None, "a function that is written down has a frame"
-        left.update(own.written())
+        around = current()
+        assert around is not None, "a function that is written down has a frame"
+        left.update(around.written())
         both = result, tuple([list(held.leaves) for held in left.values()])
-        made.extend(flatten(both).leaves)
+        own = flatten(both, c.name)
+        numbers.update({p: v for v, p in zip(*own[:2], strict=True) if is_number(v)})
         return both
 
     program = traced(c.name, written, (*params, *c.tensors), is_closed=True)
@@ -90,8 +91,8 @@ def _body(c: Chosen, n: int, function: Tensor, args: Sequence[Any]) -> Any:
     given = (*tensors, *fields_of(function, n), *program.reads)
     block = Block((*program.parameters, *program.reads), program.results)
     op = FunctionCall(program.paths, given, (block,), function=c.name)
-    weak = [v if is_number(v) else t for v, t in zip(made, outputs(op), strict=True)]
-    result, contents = program.tree(weak)
+    given_back = zip(outputs(op), program.paths, strict=True)
+    result, contents = program.tree([numbers.get(p, t) for t, p in given_back])
     for (cell, held), leaves in zip(left.items(), contents, strict=True):
         write(cell, held.with_leaves(dict(enumerate(zip(leaves, held.dtypes, strict=True)))))
     return result
