@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from tensorad.errors import DTypeError, GradError, ShapeError
@@ -17,10 +16,8 @@ from tensorad.ir.tensor import Compute, Shape, Tensor, outputs
 from tensorad.language.formulas import tensors_of
 from tensorad.language.machine import Machine, one_or_all
 from tensorad.language.operators import applied, arrays_made, folded
-from tensorad.language.residual.adjoints import Adjoint
 from tensorad.language.residual.calls import Calls
 from tensorad.language.residual.chosen import Called, is_chosen
-from tensorad.language.residual.data import Sums
 from tensorad.language.residual.kinds import data_of, is_data
 from tensorad.language.terms import (
     Binding,
@@ -210,20 +207,18 @@ class Evaluator(Machine[Any]):
         sums = self.program.data
         if isinstance(value, Instance):
             value = sums.value(value)
-        own = value.by if isinstance(value, Adjoint) else value
-        if not is_data(own):
+        if not is_data(value):
             return super().match(value, term, env, b)
-        tags = sums.names(own.dtype)
+        tags = sums.names(value.dtype)
         for tag in tags:
             self.case_of(term, tag)
 
         def case(n: int) -> Callable[[], Value]:
-            opened = value.opened if isinstance(value, Adjoint) else partial(sums.opened, value)
-            return lambda: Machine.match(self, opened(n), term, env, b)
+            return lambda: Machine.match(self, sums.opened(value, n), term, env, b)
 
         sides = {tag: case(n) for n, tag in enumerate(tags)}
         return self.joined(
-            lambda: branched("match", "match", tag_of(own), sides, (), order=tuple(tags))
+            lambda: branched("match", "match", tag_of(value), sides, (), order=tuple(tags))
         )
 
     def kept(self, made: Any) -> Any:
@@ -369,10 +364,11 @@ class Evaluator(Machine[Any]):
         """By the derivatives of functions: adjoints are values like the arguments."""
         if f.kind == "jvp":
             return self.pushed(f, args)
-        flat = [as_tensor(v, "x") for v in leaves(args) if is_smooth(v)]
+        self.check_known(f.kind, args)
+        flat = [as_tensor(v, "x") for v in leaves(args) if self.is_float(v)]
 
         def run(*some: Tensor) -> Tensor:
-            y = self.apply(f.of, _with_floats(args, some, is_smooth))
+            y = self.apply(f.of, _with_floats(args, some, self.is_float))
             if is_chosen(y) or is_data(y) or isinstance(y, (tuple, Closure, Derived, Cell, Tagged)) or shape_of(y):
                 raise ShapeError(
                     f"{f.kind} takes a function whose result is one float without axes, got "
@@ -385,8 +381,7 @@ class Evaluator(Machine[Any]):
             y, found = value_and_grad(run, argnums=tuple(range(len(flat))))(*flat)
         else:
             y, found = run(), ()
-        sums = self.program.data
-        gradient = one_or_all(_adjoints(args, self.kept(tuple(found)), sums))
+        gradient = one_or_all(_adjoints(args, self.kept(tuple(found)), self.is_float))
         return gradient if f.kind == "grad" else (self.kept(y), gradient)
 
     def pushed(self, f: Derived, args: tuple[Value, ...]) -> Value:
@@ -397,12 +392,7 @@ class Evaluator(Machine[Any]):
                 hint="write jvp(f)(x, dx).",
             )
         own, along = args[: len(args) // 2], args[len(args) // 2 :]
-        chosen = [v for v in leaves(own) if not self.is_float(v) and is_smooth(v)]
-        if chosen:
-            raise GradError(
-                f"jvp goes along {self.shown(chosen[0])}, whose tag data choose.",
-                hint="match it inside of the function, which takes what is in the fields; or grad.",
-            )
+        self.check_known("jvp", own)
         flat = [as_tensor(v, "x") for v in leaves(own) if self.is_float(v)]
         tangents = [
             as_tensor(v, "dx", t.dtype)
@@ -418,6 +408,20 @@ class Evaluator(Machine[Any]):
         rest, moved = iter(self.kept(ys)), iter(self.kept(dys))
         y = mapped(result[-1], lambda v: next(rest))
         return y, mapped(y, lambda v: _tangent(v, next(moved)), ())
+
+    def check_known(self, kind: str, args: Value) -> None:
+        """Derivatives are by values whose tags are known.
+
+        Raises:
+            GradError: data choose one.
+        """
+        for v in leaves(args):
+            if is_data(v) and v.dtype.is_differentiable:
+                raise GradError(
+                    f"{kind} is taken by {self.shown(v)}, whose tag data choose.",
+                    hint="take it by the tensors that it is made of; or let it be static in "
+                    "ta.partial_eval, where its tags are known.",
+                )
 
     def is_float(self, v: Any) -> bool:
         """Whether derivatives flow to a leaf."""
@@ -449,9 +453,6 @@ def _tangent(y: Any, tangent: Any) -> Any:
     )
 
 
-def is_smooth(v: Any) -> bool:
-    """Whether there are derivatives by a leaf."""
-    return dtype_of(v).is_float or (is_data(v) and v.dtype.is_differentiable)
 
 
 def _with_floats(
@@ -461,15 +462,11 @@ def _with_floats(
     return tuple([mapped(a, lambda v: next(rest) if is_float(v) else v) for a in args])
 
 
-def _adjoints(args: tuple[Value, ...], found: Sequence[Tensor], sums: Sums) -> list[Value]:
+def _adjoints(
+    args: tuple[Value, ...], found: Sequence[Tensor], is_float: Callable[[Any], bool]
+) -> list[Value]:
     rest = iter(found)
-
-    def adjoint(v: Any) -> Value:
-        if not is_smooth(v):
-            return ()
-        return Adjoint(v, next(rest), sums) if is_data(v) else next(rest)
-
-    return [mapped(a, adjoint, ()) for a in args]
+    return [mapped(a, lambda v: next(rest) if is_float(v) else (), ()) for a in args]
 
 
 def _has_functions(value: Value) -> bool:

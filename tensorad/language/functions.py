@@ -10,8 +10,7 @@ from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.language import terms
 from tensorad.language.evaluate import evaluated
 from tensorad.language.residual.chosen import is_chosen
-from tensorad.language.residual.adjoints import shown
-from tensorad.language.residual.data import from_outside
+from tensorad.language.residual.data import from_outside, shown
 from tensorad.language.terms import Program, free_names
 from tensorad.language.values import Cell, Closure, Derived, Value
 from tensorad.program.calling.arguments import has_tensors
@@ -74,11 +73,14 @@ class LanguageFunction:
             UserError: a term is applied to what it does not take; the error has its line.
             LimitError: a recursion does not end when the program is written down.
         """
-        if is_tracing() or has_tensors(flatten((args, options)).leaves):
+        if is_tracing():
             return self._on_tensors(*args, **options)
         sums = self.program.data
-        given = {n: from_outside(v, sums) for n, v in options.items()}
-        return shown(self._compiled(*[from_outside(a, sums) for a in args], **given), sums)
+        given = [from_outside(a, sums) for a in args]
+        named = {n: from_outside(v, sums) for n, v in options.items()}
+        if has_tensors(flatten((given, named)).leaves):
+            return self._on_tensors(*args, **options)
+        return shown(self._compiled(*given, **named), sums)
 
     def trace(self, *args: Any) -> Trace:
         """The program of tensors that a call with these arguments runs."""

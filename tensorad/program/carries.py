@@ -202,11 +202,13 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
             flat, ys, written = _once(carry, params, parts)
             flat, is_new = carry.meet(flat)
             carry.check_structure(flat)
+            if is_new:
+                continue
             before = carry.held(params)
             if reopened(written, before):
                 carry.let_go()
                 continue
-            if is_new or carry.take(changed(written, before, body.where)):
+            if carry.take(changed(written, before, body.where)):
                 continue
             left = [(written.after[c], n) for c, n in carry.slots]
             kept = [held.leaves[n] for held, n in left]
@@ -249,7 +251,7 @@ def _once(carry: _Carry, params: Sequence[Tensor], parts: list[Tensor]) -> tuple
 
 
 def _check_no_references(body: Body, init: Flat) -> None:
-    for path, cell in cells_of(init.structure, body.name):
+    for path, cell in cells_of(init.structure, body.name, is_value=False):
         raise DefinitionError(
             f"the carry of {body.where} has a reference in it: {cell.described}.",
             where=path,

@@ -300,9 +300,18 @@ class Function:
             return self._in_place(given)
         evaluation = current_evaluation()
         is_told = self.rule is None and any(map(is_known, given.leaves))
-        if evaluation is not None and is_told and not evaluation.is_spent(self):
+        if evaluation is None or not is_told:
+            return self._staying(given)
+        if not evaluation.is_spent(self):
             with evaluation.unfolding(self, self.name):
                 return self._in_place(given, has_numbers=True)
+        try:
+            return self._staying(given)
+        except UserError as e:
+            raise evaluation.spent(self.name, e) from None
+
+    def _staying(self, given: Arguments) -> Any:
+        """A call that stays one, unless what it has to do with references keeps it from that."""
         again = self._recurs(given)
         if again is not None:
             return self._called(*again)

@@ -368,15 +368,17 @@ def _built(node: Branching, children: list[Any]) -> object:
     return made
 
 
-def statics(structure: Structure, name: str = "") -> list[tuple[str, object]]:
-    """The static parts with their paths."""
+def statics(
+    structure: Structure, name: str = "", enters: Callable[[Structure], bool] | None = None
+) -> list[tuple[str, object]]:
+    """The static parts with their paths; `enters`: which containers are looked into."""
     found: list[tuple[str, object]] = []
     stack: list[tuple[Structure, str]] = [(structure, name)]
     while stack:
         at, path = stack.pop()
         if isinstance(at, Static):
             found.append((path, at.value))
-        elif isinstance(at, Branching):
+        elif isinstance(at, Branching) and (enters is None or enters(at)):
             pairs = zip(at.children, at.keys, strict=True)
             stack += [(child, path + key) for child, key in pairs][::-1]
     return found

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.errors import LimitError
+from tensorad.errors import LimitError, UserError
 from tensorad.ir.analysis.blocks import op_sizes
 from tensorad.ir.expr import Const, Expr
 from tensorad.ir.reference.interpret import interpret
@@ -49,6 +49,14 @@ class Evaluation:
     def is_spent(self, function: object) -> bool:
         """Whether a function was unfolded as often as it may be: further calls stay calls."""
         return self.unfolded.get(function, 0) >= self.budget
+
+    def spent(self, name: str, error: UserError) -> LimitError:
+        """What to say of a function that was unfolded so often, and is no program by itself."""
+        first = str(error).split("\n")[0]
+        return LimitError(
+            f"{name} is unfolded more than {self.budget:,} times; as a call it is refused: {first}",
+            hint="pass a larger budget=, or repeat with a loop.",
+        )
 
     @contextmanager
     def unfolding(self, function: object, name: str) -> Iterator[None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from inspect import Parameter, Signature
 from typing import Any, Final, Protocol
 
-from tensorad.errors import LimitError
+from tensorad.errors import DefinitionError, LimitError
 from tensorad.ir.tensor import Tensor
 from tensorad.language.residual.kinds import (
     Parts,
@@ -24,7 +24,6 @@ from tensorad.language.terms import Function as Code
 from tensorad.language.values import Cell, Closure, Value
 from tensorad.program.calling.arguments import Arguments
 from tensorad.program.functions import Function
-from tensorad.program.traces import check_no_references
 
 MOST_BRANCHES: Final = 40
 """How deep a function is unfolded inside of branches whose conditions are unknown."""
@@ -106,7 +105,12 @@ class Definitions(Function):
         if again is not None:
             return self._called(*again)
         program = self._block(given)
-        check_no_references(program)
+        for cell in program.references:
+            raise DefinitionError(
+                f"{self.name} calls itself as often as data tell, through functions that data "
+                f"choose, and one of these reads or writes {cell.described}.",
+                hint="let functions that data choose take and return what the reference holds.",
+            )
         return self._call_of(program, given)
 
 

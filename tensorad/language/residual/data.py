@@ -165,6 +165,17 @@ def from_outside(value: Value, sums: Sums) -> Value:
     return sums.tagged(value.tag, tuple([from_outside(v, sums) for v in value.fields]))
 
 
+def shown(value: Value, sums: Sums) -> Value:
+    """A result of a call as users get it."""
+    if isinstance(value, tuple):
+        return tuple([shown(v, sums) for v in value])
+    if isinstance(value, Instance):
+        return sums.value(value, Tagged)
+    if isinstance(value, Tagged):
+        return Tagged(value.tag, tuple([shown(v, sums) for v in value.fields]))
+    return value
+
+
 def _is_tagged(value: object) -> bool:
     return isinstance(value, Tagged)
 

@@ -11,7 +11,6 @@ from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import FLOAT64, DType
 from tensorad.ir.records import RecordType, is_record
 from tensorad.ir.tensor import Shape, Tensor
-from tensorad.language.residual.adjoints import Adjoint
 from tensorad.language.residual.chosen import Called
 from tensorad.language.residual.data import KnownTagged, Sums
 from tensorad.language.values import Cell, Closure, Derived, Tagged, Value
@@ -79,7 +78,7 @@ class Parts:
 
 
 Kind = Number | Array | AnyFunction | AnyTagged | Slot | Parts
-_KNOWN: Final = (tuple, Closure, Derived, KnownTagged, Adjoint)
+_KNOWN: Final = (tuple, Closure, Derived, KnownTagged)
 
 
 class References:
@@ -203,11 +202,10 @@ def lowered(k: Kind, value: Value, name: str) -> list[Tensor]:
         case Array():
             return [as_tensor(value, name, k.dtype)]
         case AnyFunction():
-            own = value if isinstance(value, Tensor) else Called(value)
-            return joined([own], name)
+            return joined([value if isinstance(value, Tensor) else Called(value)], name)
         case AnyTagged():
-            own = value.sums.instance(value) if isinstance(value, KnownTagged) else value
-            return [as_tensor(own, name, k.dtype)]
+            is_known = isinstance(value, KnownTagged) and value.sums is not None
+            return [as_tensor(value.sums.instance(value) if is_known else value, name, k.dtype)]
         case Parts():
             pairs = zip(k.children, apart(value)[0], strict=True)
             return [t for child, v in pairs for t in lowered(child, v, name)]

@@ -245,18 +245,19 @@ def arms_dtype() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "the branches of cond at HERE leave different functions or references in the reference f "
-    "made at HERE, at f.",
-    "  in:    true_fn       false_fn",
-    "      f  function cos  function sin",
-    "  hint: what a reference holds after a branch is known when the program is written down: "
-    "leave the same one, and choose values.",
+    "the branches of cond at HERE leave different references or structures in the reference r "
+    "made at HERE, at r.",
+    "  in:    true_fn                            false_fn",
+    "      r  <Ref b made at HERE>  <Ref a made at HERE>",
+    "  hint: which reference it is is known when the program is written down: leave the same "
+    "one, and choose values.",
 )
-def arms_functions() -> None:
+def arms_references() -> None:
     def f(x: Any) -> Any:
-        r = ta.ref(ta.topi.sin, "f")
-        ta.cond(x[0] > 0, lambda: r.set(ta.topi.cos), lambda: None)
-        return r.get()(x)
+        a, b = ta.ref(x, "a"), ta.ref(x, "b")
+        r = ta.ref(a, "r")
+        ta.cond(x[0] > 0, lambda: r.set(b), lambda: None)
+        return r.get().get()
 
     run(f, V)
 
@@ -280,17 +281,17 @@ def arms_contents() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "the body of for_loop at HERE leaves another function or reference in the reference f made "
-    "at HERE, at f.",
-    "  in:    before        after",
-    "      f  function sin  function lambda at HERE",
-    "  hint: each iteration does the same: leave the same function, and let it read what "
-    "changes from a reference.",
+    "the body of for_loop at HERE leaves another reference or structure in the reference r made "
+    "at HERE, at r.",
+    "  in:    before                             after",
+    "      r  <Ref a made at HERE>  <Ref b made at HERE>",
+    "  hint: each iteration does the same: leave the same reference, and change what it holds.",
 )
-def loop_function() -> None:
+def loop_reference() -> None:
     def f(x: Any) -> Any:
-        r = ta.ref(ta.topi.sin, "f")
-        ta.for_loop(0, 3, lambda i, c: (r.set(lambda v: v * c), c)[1], 1.0)
+        a, b = ta.ref(x, "a"), ta.ref(x, "b")
+        r = ta.ref(a, "r")
+        ta.for_loop(0, 3, lambda i, c: (r.set(b), c)[1], 1.0)
         return x
 
     run(f, V)
