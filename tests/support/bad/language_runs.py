@@ -140,14 +140,14 @@ def reference_as_a_result() -> object:
 
 @refused(
     errors.DefinitionError,
-    "g calls itself before it is known what it returns.",
-    "  in: g(x)",
+    "walk calls itself before it is known what it returns.",
+    "  in: walk(x)",
     "  hint: let a branch of ta.cond, ta.switch or ta.match return without calling it, or say "
     "what it returns: ta.function(returns=...) takes an example, or a function of the arguments.",
 )
 def recursion_without_a_type() -> object:
-    text = """def g(x) { if x > 0.0 { g(x - 1.0) } else { g(x + 1.0) } }
-def f(x) { g(x) }"""
+    text = """def walk(x) { if x > 0.0 { walk(x - 1.0) } else { walk(x + 1.0) } }
+def f(x) { walk(x) }"""
     return parse(text)["f"](np.float64(2))
 
 
