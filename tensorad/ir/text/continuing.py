@@ -280,8 +280,10 @@ def _names_of(f: ProgramFunction) -> dict[str, None]:
             else:
                 found[b.name] = None
             if isinstance(b, Run):
-                found.update(dict.fromkeys([o.name for o in b.operands if o.name]))
-                scopes += b.scopes
+                replayed = b.replay.operands if b.replay is not None else ()
+                own = [o.name for o in (*b.operands, *replayed) if o.name]
+                found.update(dict.fromkeys(own))
+                scopes += b.every_scope
     return found
 
 

@@ -23,6 +23,7 @@ from tensorad.ir.text.operations import Operations, Target
 from tensorad.ir.text.program import (
     Bind,
     Operand,
+    Replayed,
     Run,
     Scope,
     Tree,
@@ -310,6 +311,7 @@ class Controls(Operations):
         self, targets: Sequence[Target], inside: Sequence[Tree], op: Control,
         operands: Sequence[Operand], saves: Sequence[Mapping[str, Tensor]],
         scopes: Sequence[Scope], index: str | None, function: str | None = None,
+        replay: Replayed | None = None,
     ) -> Steps[None]:  # fmt: skip
         """Bind the outputs of an operation, and what is saved of its inside."""
         made = iter(outputs(op))
@@ -324,7 +326,9 @@ class Controls(Operations):
             self.known.add(target.name, tree)
         names = tuple([t.name for t in targets])
         kept = tuple([tuple(some) for some in saves])
-        run = Run(names, tuple(trees), op, tuple(operands), kept, tuple(scopes), index, function)
+        run = Run(
+            names, tuple(trees), op, tuple(operands), kept, tuple(scopes), index, function, replay
+        )
         self.known.bindings.append(run)
 
     def operands(self, named: bool) -> Steps[list[Given]]:

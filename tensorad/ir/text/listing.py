@@ -16,6 +16,7 @@ from tensorad.ir.tensor import (
     Control,
     FunctionCall,
     Loop,
+    Replay,
     Op,
     Placeholder,
     Saved,
@@ -34,6 +35,7 @@ from tensorad.ir.text.program import (
     Operand,
     Program,
     ProgramFunction,
+    Replayed,
     Run,
     Scope,
     Tree,
@@ -318,7 +320,28 @@ class Lister:
             for some, s in zip(saves, scopes, strict=True)
         ]
         index = None if first is None else self.name(first, names)
-        return Run(called, tensors, op, tuple(inside), tuple(seen_by), tuple(scopes), index)
+        replay = None
+        if isinstance(op, Loop) and op.replay is not None:
+            replay = yield self.replayed(own, names, op, op.replay)
+        kept = tuple(seen_by)
+        return Run(called, tensors, op, tuple(inside), kept, tuple(scopes), index, None, replay)
+
+    def replayed(
+        self, own: Own, names: dict[Tensor, str], op: Loop, replay: Replay
+    ) -> Steps[Replayed]:
+        """The block that computes carries again."""
+        block, moving = replay.advance, replay.states + 2
+        found: list[Operand] = []
+        for p in block.params[:moving]:
+            name = own.names.unique(p.name)
+            found.append(Operand(name, name, p))
+        for k, p in zip(replay.fixed, block.params[moving:], strict=True):
+            t = op.operands[k]
+            found.append(Operand(None if p is t else own.names.unique(p.name),
+                                 self.name(t, names), p))  # fmt: skip
+        at = {o.params: name_tree_root(o) for o in found if isinstance(o.params, Tensor)}
+        scope = yield self.scope(own, at, block.results, ())
+        return Replayed(tuple(found), scope)
 
     def operands(self, own: Own, names: dict[Tensor, str], op: Control) -> list[Operand]:
         """What blocks of a branch or loop are given; captured values keep their names."""
