@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
 
 from tensorad.errors import counted
 from tensorad.ir.arrays.checkpoints import Checkpoint
+from tensorad.ir.arrays.foreign import NamedRun, ResultChecks, foreign_call
+from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Size
 from tensorad.ir.records import Definition, Fields, Inject, RecordType, Recursion, Tag
-from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs, saved
+from tensorad.ir.tensor import (
+    Block,
+    Control,
+    FunctionCall,
+    Placeholder,
+    Shape,
+    Tensor,
+    outputs,
+    saved,
+)
 from tensorad.ir.text.blocks import (
     Known,
     TypeTree,
@@ -45,11 +58,13 @@ class Controls(Operations):
 
     Attributes:
         definitions: by name; what they do may be read later.
+        foreign: functions of Python, by name.
     """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.definitions: dict[str, Definition] = {}
+        self.foreign: Mapping[str, Callable[..., Any]] = {}
 
     def statements(self) -> Steps[None]:
         """All lines of a block up to the one that ends it."""
@@ -77,6 +92,9 @@ class Controls(Operations):
             word = self.next.text
             self.expect(word)
             yield self.call_of(targets, word)
+            self.end_of_line()
+        elif self.sees("foreign") and self.ahead(1).kind == "name":
+            yield self.foreign_of(targets)
             self.end_of_line()
         elif self.is_of_records():
             yield self.of_records(targets)
@@ -268,6 +286,35 @@ class Controls(Operations):
             op = Checkpoint(*bound, source=source, function=f.name, keeps=keeps, again=again)
         operands = [Operand(None, n, t) for n, t in given]
         yield self.finish(targets, trees, op, operands, [saves], [], None, f.name)
+
+    def foreign_of(self, targets: Sequence[Target]) -> Steps[None]:
+        """foreign sort(x): a function of Python, from the table that the text is read with."""
+        self.take()
+        token = self.expect_kind("name", "the name of a function")
+        name = token.text
+        if name not in self.foreign:
+            self.refuse(
+                f"the text calls a function of Python, {name}, which is not given.", token,
+                hint=f"pass it beside the text, foreign={{{name!r}: f}}.",
+            )  # fmt: skip
+        self.expect("(")
+        given = yield self.values(")")
+        kinds: list[tuple[DType, Shape]] = []
+        for target in targets:
+            kind = (yield self.type_at(target.type)) if target.type is not None else None
+            if not isinstance(kind, tuple):
+                self.refuse(f"the type of {target.name} has to be told.", target.token)
+            kinds.append(kind)
+        names = tuple([t.name for t in targets])
+        checks = ResultChecks(names, tuple([np.dtype(str(dtype)) for dtype, _ in kinds]))
+        results = [
+            outputs(Placeholder(n, shape, dtype))[0]
+            for n, (dtype, shape) in zip(names, kinds, strict=True)
+        ]
+        run = NamedRun(self.foreign[name], name, checks)
+        op = foreign_call(name, self.source(token), self.flat(given), names, results, run)
+        operands = [Operand(None, n, t) for n, t in given]
+        yield self.finish(targets, outputs(op), op, operands, [{}], [], None, name)
 
     def keeps(self, results: int) -> int:
         """keep 1: how many results of a checkpoint are stored for its reverse."""
