@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from tensorad.errors import DTypeError, GradError, ShapeError
-from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr
 from tensorad.ir.records import is_record, tag_of
@@ -17,6 +16,7 @@ from tensorad.language.formulas import tensors_of
 from tensorad.language.machine import Machine, one_or_all
 from tensorad.language.operators import applied, arrays_made, folded
 from tensorad.language.residual.calls import Calls
+from tensorad.language.residual.cells import State, TracedCell, held_by, kept_type, traced_cell
 from tensorad.language.residual.chosen import Called, is_chosen
 from tensorad.language.residual.kinds import data_of, is_data
 from tensorad.language.terms import (
@@ -42,12 +42,13 @@ from tensorad.language.values import (
     Cell,
     Closure,
     Derived,
-    Effects,
     Env,
     Tagged,
     Value,
+    adjoints,
     leaves,
     mapped,
+    with_floats,
 )
 from tensorad.program.branches import branched, cond
 from tensorad.program.calls import shape_of
@@ -55,25 +56,8 @@ from tensorad.program.data.instances import Instance
 from tensorad.program.forms import jvp, value_and_grad
 from tensorad.program.loops import for_loop, is_written_out, while_loop
 from tensorad.program.references import frames
-from tensorad.program.references.contents import in_dtype
-from tensorad.program.trees import Fixed, flatten, unflatten
-from tensorad.program.values import alone, as_tensor, dtype_of, is_number, promoted
-
-
-class TracedCell(frames.Cell, Cell):
-    """A reference, whose contents the trace knows."""
-
-    def __init__(self, name: str, line: int, held: frames.Held) -> None:
-        frames.Cell.__init__(self, name, f"line {line}", held)
-        self.line = line
-
-
-class State(NamedTuple):
-    """What references hold, and what was counted so far."""
-
-    held: dict[TracedCell, frames.Held]
-    effects: Effects
-    made: int
+from tensorad.program.trees import Fixed, unflatten
+from tensorad.program.values import alone, as_tensor, dtype_of, is_number
 
 
 def evaluated(program: Program, name: str, args: Sequence[Value]) -> Value:
@@ -144,18 +128,18 @@ class Evaluator(Machine[Any]):
 
     def held_in(self, state: State, cell: Cell) -> Value:
         """What a reference held in a state."""
-        held = state.held[_traced(cell)]
+        held = state.held[traced_cell(cell)]
         return unflatten(held.structure, held.leaves)
 
     def cells(self, name: str, line: int, count: int) -> list[TracedCell]:
         """References that hold nothing so far."""
-        made = [TracedCell(name, line, _held(name, ())) for _ in range(count)]
+        made = [TracedCell(name, line, held_by(name, ())) for _ in range(count)]
         self.made_cells += made
         return made
 
     def fill(self, cell: TracedCell, content: Value) -> None:
         """Let such a reference hold something first."""
-        cell.held = _held(cell.name, content)
+        cell.held = held_by(cell.name, content)
 
     # values
 
@@ -273,21 +257,21 @@ class Evaluator(Machine[Any]):
 
     def new_cell(self, name: str, line: int, content: Value) -> Value:
         """A new reference of the trace."""
-        made = TracedCell(name, line, _held(name, content))
+        made = TracedCell(name, line, held_by(name, content))
         self.made_cells.append(made)
         return made
 
     def read(self, cell: Cell) -> Value:
         """What it holds here."""
-        held = frames.read(_traced(cell))
+        held = frames.read(traced_cell(cell))
         return unflatten(held.structure, held.leaves)
 
     def write(self, cell: Cell, content: Value) -> None:
         """Let it hold something else from here on."""
-        own = _traced(cell)
-        old, new = frames.read(own), _held(cell.name, content)
+        own = traced_cell(cell)
+        old, new = frames.read(own), held_by(cell.name, content)
         if old.structure == new.structure:
-            new = _promoted(cell.name, old, new)
+            new = kept_type(cell.name, old, new)
         frames.write(own, new)
 
     def branch(self, condition: Any, term: If, env: Env, b: Binding) -> Value:
@@ -368,8 +352,13 @@ class Evaluator(Machine[Any]):
         flat = [as_tensor(v, "x") for v in leaves(args) if self.is_float(v)]
 
         def run(*some: Tensor) -> Tensor:
-            y = self.apply(f.of, _with_floats(args, some, self.is_float))
-            if is_chosen(y) or is_data(y) or isinstance(y, (tuple, Closure, Derived, Cell, Tagged)) or shape_of(y):
+            y = self.apply(f.of, with_floats(args, some, self.is_float))
+            if (
+                is_chosen(y)
+                or is_data(y)
+                or isinstance(y, (tuple, Closure, Derived, Cell, Tagged))
+                or shape_of(y)
+            ):
                 raise ShapeError(
                     f"{f.kind} takes a function whose result is one float without axes, got "
                     f"{self.shown(y)}.",
@@ -381,7 +370,7 @@ class Evaluator(Machine[Any]):
             y, found = value_and_grad(run, argnums=tuple(range(len(flat))))(*flat)
         else:
             y, found = run(), ()
-        gradient = one_or_all(_adjoints(args, self.kept(tuple(found)), self.is_float))
+        gradient = one_or_all(adjoints(args, self.kept(tuple(found)), self.is_float))
         return gradient if f.kind == "grad" else (self.kept(y), gradient)
 
     def pushed(self, f: Derived, args: tuple[Value, ...]) -> Value:
@@ -401,7 +390,7 @@ class Evaluator(Machine[Any]):
         result: list[Value] = []
 
         def run(*some: Tensor) -> tuple[Tensor, ...]:
-            result.append(self.apply(f.of, _with_floats(own, some, self.is_float)))
+            result.append(self.apply(f.of, with_floats(own, some, self.is_float)))
             return tuple([as_tensor(v, "y") for v in leaves(result[-1])])
 
         ys, dys = jvp(run, tuple(flat), tuple(tangents))
@@ -453,55 +442,7 @@ def _tangent(y: Any, tangent: Any) -> Any:
     )
 
 
-
-
-def _with_floats(
-    args: tuple[Value, ...], floats: Sequence[Tensor], is_float: Callable[[Any], bool]
-) -> tuple[Value, ...]:
-    rest = iter(floats)
-    return tuple([mapped(a, lambda v: next(rest) if is_float(v) else v) for a in args])
-
-
-def _adjoints(
-    args: tuple[Value, ...], found: Sequence[Tensor], is_float: Callable[[Any], bool]
-) -> list[Value]:
-    rest = iter(found)
-    return [mapped(a, lambda v: next(rest) if is_float(v) else (), ()) for a in args]
-
-
 def _has_functions(value: Value) -> bool:
     if isinstance(value, tuple):
         return any(map(_has_functions, value))
     return isinstance(value, (Closure, Derived, Tagged))
-
-
-def _traced(cell: Cell) -> TracedCell:
-    assert isinstance(cell, TracedCell), "the evaluator makes no others"
-    return cell
-
-
-def _held(name: str, content: Value) -> frames.Held:
-    flat = flatten(content, name)
-    dtypes = tuple([dtype_of(v) for v in flat.leaves])
-    return frames.Held(tuple(flat.leaves), tuple(flat.paths), flat.structure, dtypes)
-
-
-def _promoted(name: str, old: frames.Held, new: frames.Held) -> frames.Held:
-    """What is written, numbers in the dtype of what they meet.
-
-    Raises:
-        ShapeError, DTypeError: it is of another type than what is there.
-    """
-    changed: dict[int, tuple[Any, DType]] = {}
-    for n, (a, b) in enumerate(zip(old.leaves, new.leaves, strict=True)):
-        one, other = shape_of(a), shape_of(b)
-        dtype = promoted([old.dtypes[n], new.dtypes[n]])
-        if len(one) != len(other) or not all(map(same_dim, one, other)) or dtype is None:
-            kind = DTypeError if dtype is None else ShapeError
-            raise kind(
-                f"the reference {name} holds {alone(old.dtypes[n])}{list(one)}, but is given "
-                f"{alone(new.dtypes[n])}{list(other)}.",
-                hint="a reference holds values of one type.",
-            )
-        changed[n] = (in_dtype(b, new.paths[n], dtype), dtype)
-    return new.with_leaves(changed)

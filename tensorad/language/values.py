@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -123,6 +123,22 @@ def mapped(value: Value, f: Callable[[Value], Value], opaque: Value | None = Non
     if isinstance(value, OPAQUE):
         return value if opaque is None else opaque
     return f(value)
+
+
+def with_floats(
+    args: tuple[Value, ...], floats: Sequence[Value], is_float: Callable[[Any], bool]
+) -> tuple[Value, ...]:
+    """The values with others in the place of their floats."""
+    rest = iter(floats)
+    return tuple([mapped(a, lambda v: next(rest) if is_float(v) else v) for a in args])
+
+
+def adjoints(
+    args: tuple[Value, ...], found: Sequence[Value], is_float: Callable[[Any], bool]
+) -> list[Value]:
+    """The adjoints of values, of those of their floats: () for the rest."""
+    rest = iter(found)
+    return [mapped(a, lambda v: next(rest) if is_float(v) else (), ()) for a in args]
 
 
 def described(value: Value, leaf: Callable[[Value], str]) -> str:

@@ -80,6 +80,7 @@ class _Carry(LeafTypes):
 
     Attributes:
         kept: leaves of references of outside that the body writes, each in one of `slots`.
+        n_written: how many functions belonged to types when the body was written down last.
     """
 
     def __init__(self, body: Body, init: object) -> None:
@@ -87,6 +88,7 @@ class _Carry(LeafTypes):
         self.body = body
         _check_no_references(body, self.flat)
         self.slots: list[Slot] = []
+        self.n_written = 0
         self.kept = LeafTypes(Flat([], [], LEAF), body.name)
 
     @property
@@ -104,12 +106,39 @@ class _Carry(LeafTypes):
         self.kept.add(Flat(leaves, paths, LEAF), [h.dtypes[n] for h, n in held])
         return True
 
+    def settled(self, flat: Flat, written: Frame, params: Sequence[Tensor]) -> list[Tensor] | None:
+        """What goes on to the next iteration; None if leaves have other types than before.
+
+        Args:
+            flat: the next carry; `written` has what references hold after the body.
+        """
+        n_functions = self.n_written
+        flat, is_new = self.meet(flat)
+        self.check_structure(flat)
+        if is_new:
+            return None
+        before = self.held(params)
+        if reopened(written, before):
+            self.let_go()
+            return None
+        if self.take(changed(written, before, self.body.where)):
+            return None
+        left = [(written.after[c], n) for c, n in self.slots]
+        kept = [held.leaves[n] for held, n in left]
+        if self.join(flat.leaves) or self.promote(flat.leaves) or self.kept.join(kept):
+            return None
+        if self.kept.promote_to([held.dtypes[n] for held, n in left]):
+            return None
+        results = [*self.results(self, flat.leaves), *self.results(self.kept, kept)]
+        return results if self.n_functions + self.kept.n_functions == n_functions else None
+
     def let_go(self) -> None:
         """Carry no leaf of a reference any more."""
         self.slots, self.kept = [], LeafTypes(Flat([], [], LEAF), self.body.name)
 
     def all_parameters(self) -> list[Tensor]:
         """A placeholder for each leaf, those of references last."""
+        self.n_written = self.n_functions + self.kept.n_functions
         owner = f"the body of {self.body.where}"
         return [*self.parameters(owner), *self.kept.parameters(owner)]
 
@@ -197,28 +226,10 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
         starts = carry.starts()
         start = births()
         params = carry.all_parameters()
-        n_functions = carry.n_functions + carry.kept.n_functions
         with weak(carry.numbers(params)), tracing(), written_inside():
             flat, ys, written = _once(carry, params, parts)
-            flat, is_new = carry.meet(flat)
-            carry.check_structure(flat)
-            if is_new:
-                continue
-            before = carry.held(params)
-            if reopened(written, before):
-                carry.let_go()
-                continue
-            if carry.take(changed(written, before, body.where)):
-                continue
-            left = [(written.after[c], n) for c, n in carry.slots]
-            kept = [held.leaves[n] for held, n in left]
-            if carry.join(flat.leaves) or carry.promote(flat.leaves) or carry.kept.join(kept):
-                continue
-            if carry.kept.promote_to([held.dtypes[n] for held, n in left]):
-                continue
-            results = carry.results(carry, flat.leaves)
-            results += carry.results(carry.kept, kept)
-            if carry.n_functions + carry.kept.n_functions == n_functions:
+            results = carry.settled(flat, written, params)
+            if results is not None:
                 break
     else:
         raise InternalError(f"the carry of {body.where} has no dtype")

@@ -165,9 +165,7 @@ def opened(flats: Sequence[Flat], name: str) -> list[Flat]:
                 for values in rest:
                     next(values)
             continue
-        own = [
-            list(islice(values, n_leaves(p))) for p, values in zip(parts, rest, strict=True)
-        ]
+        own = [list(islice(values, n_leaves(p))) for p, values in zip(parts, rest, strict=True)]
         if all(_is_one(p, leaves) for p, leaves in zip(parts, own, strict=True)):
             places.append(path)
     return [with_leaves(f, name, places) for f in flats] if places else list(flats)

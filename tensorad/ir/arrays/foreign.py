@@ -45,9 +45,7 @@ class ResultChecks(NamedTuple):
         Raises:
             ShapeError, DTypeError: one is of another shape or dtype.
         """
-        for array, name, shape, dtype in zip(
-            arrays, self.names, shapes, self.dtypes, strict=True
-        ):
+        for array, name, shape, dtype in zip(arrays, self.names, shapes, self.dtypes, strict=True):
             if array.shape != shape:
                 raise ShapeError(
                     f"{name} has shape {array.shape}, but foreign was told {shape}.",

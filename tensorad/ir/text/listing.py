@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorad.errors import InternalError
@@ -16,9 +16,9 @@ from tensorad.ir.tensor import (
     Control,
     FunctionCall,
     Loop,
-    Replay,
     Op,
     Placeholder,
+    Replay,
     Saved,
     Scan,
     Tensor,
@@ -31,7 +31,6 @@ from tensorad.ir.text.program import (
     Binding,
     Define,
     Field,
-    NameTree,
     Operand,
     Program,
     ProgramFunction,
@@ -40,6 +39,7 @@ from tensorad.ir.text.program import (
     Scope,
     Tree,
     forest_leaves,
+    shaped,
     tree_leaves,
 )
 from tensorad.ir.text.trampoline import Steps, run
@@ -439,26 +439,6 @@ def name_fields(
         fields = [(names.unique(f"{whole}_{n}"), t) for n, t in enumerate(part)]
         bindings += [Field(f, whole, n, t) for n, (f, t) in enumerate(fields)]
         stack.extend(reversed(fields))
-
-
-def shaped(tree: Tree, names: Iterator[NameTree]) -> NameTree:
-    """The tree with names in the place of tensors, from left to right."""
-    stack: list[Tree | None] = [tree]
-    done: list[NameTree] = []
-    counts: list[int] = []
-    while stack:
-        part = stack.pop()
-        if part is None:
-            n = counts.pop()
-            done, inner = done[: len(done) - n], tuple(done[len(done) - n :])
-            done.append(inner)
-        elif isinstance(part, Tensor):
-            done.append(next(names))
-        else:
-            counts.append(len(part))
-            stack.append(None)
-            stack.extend(reversed(part))
-    return done[0]
 
 
 printer.program_text.fill(program_text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -212,3 +212,23 @@ def format_type(
         return str(name) if is_value else f"{name}[{extents(tree)}]"
     parts = [format_type(t, extents, records) for t in tree]
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def shaped(tree: Tree, names: Iterator[NameTree]) -> NameTree:
+    """The tree with names in the place of tensors, from left to right."""
+    stack: list[Tree | None] = [tree]
+    done: list[NameTree] = []
+    counts: list[int] = []
+    while stack:
+        part = stack.pop()
+        if part is None:
+            n = counts.pop()
+            done, inner = done[: len(done) - n], tuple(done[len(done) - n :])
+            done.append(inner)
+        elif isinstance(part, Tensor):
+            done.append(next(names))
+        else:
+            counts.append(len(part))
+            stack.append(None)
+            stack.extend(reversed(part))
+    return done[0]

@@ -306,4 +306,3 @@ def _settled(kind: object) -> Parts:
     made = settled(kind)  # type: ignore[arg-type]  # a kind
     assert isinstance(made, Parts), "calls have parts"
     return made
-

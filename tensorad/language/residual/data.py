@@ -81,7 +81,8 @@ class Sums:
             ):
                 return []
         raise DefinitionError(
-            f"data choose values of {self.of_tag[a.tag]}, and a field of {a.tag} is {type_text(t)}.",
+            f"data choose values of {self.of_tag[a.tag]}, and a field of {a.tag} is "
+            f"{type_text(t)}.",
             hint="what data choose is a record, whose fields have dtypes and extents, float64[3].",
         )
 
@@ -136,7 +137,9 @@ class Sums:
             a = self.data_type(str(self.sum_of(at.record_type))).resolved()[at.tag]
             return new(a.name, tuple(a.grouped(leaves)))
 
-        found: Tagged = folded(made, lambda v: [f for f in v.leaves if isinstance(f, Instance)], make)
+        found: Tagged = folded(
+            made, lambda v: [f for f in v.leaves if isinstance(f, Instance)], make
+        )
         return found
 
 

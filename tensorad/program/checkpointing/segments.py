@@ -173,7 +173,9 @@ class _Segments:
     def step(self, segment: _Segment, carry: Any) -> tuple[Any, Any]:
         """One segment of the loop: its last carry, what its iterations collect."""
 
-        own = {*sizes_in(segment.first), *sizes_in(segment.rows)} - {*sizes_in(self.loop.times.trips)}
+        own = {*sizes_in(segment.first), *sizes_in(segment.rows)} - {
+            *sizes_in(self.loop.times.trips)
+        }
 
         def segment_of(carry: Any) -> tuple[Any, Any]:
             at = segment.first + segment.times.counter

@@ -72,8 +72,8 @@ class DataType:
 
     def add(self, alternatives: Mapping[str, Mapping[str, object]]) -> None:
         """Say what alternatives there are: annotations of fields by name."""
-        for name, annotations in alternatives.items():
-            _alternative(self, name, annotations, type(name, (), {}))
+        for name, own in alternatives.items():
+            _alternative(self, name, own, type(name, (), {}))
         self.record_type.later(self.variants)
 
     def resolved(self) -> list[Alternative]:

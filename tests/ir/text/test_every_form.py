@@ -30,13 +30,7 @@ softplus = ta.scalar_function(
 )
 
 
-@ta.variant
-class List:
-    class Nil: ...
-
-    class Cons:
-        head: "float64"
-        tail: "List"
+List: Any = ta.variant("List", Nil={}, Cons={"head": "float64", "tail": "List"})
 
 
 @ta.function
@@ -67,7 +61,7 @@ def forms(classes: Any) -> Iterator[type]:
     for c in classes:
         inner = c.__subclasses__()
         yield from forms(inner)
-        if not inner or is_dataclass(c) and c is not tensors.Control:
+        if not inner or (is_dataclass(c) and c is not tensors.Control):
             yield c
 
 

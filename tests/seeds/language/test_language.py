@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.errors import LimitError
 from tensorad.ir.analysis.blocks import inner_ops, ops_between
 from tensorad.ir.tensor import Branch, Loop, Op
 from tensorad.language import Steps, check, interpret, parse, partial_eval, without_dead_code
