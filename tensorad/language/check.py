@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tensorad.errors import DefinitionError, DTypeError, LimitError, ShapeError
-from tensorad.ir.dtypes import BOOL, WEAK_FLOAT, WEAK_INT, DType
+from tensorad.ir.dtypes import BOOL, DType
 from tensorad.ir.expr import size_var
 from tensorad.ir.tensor import Dim, Placeholder, Shape, Tensor, outputs
 from tensorad.language.formulas import tensors_of
@@ -25,6 +24,15 @@ from tensorad.language.terms import (
     Operator,
     Program,
 )
+from tensorad.language.type_values import (
+    Declared,
+    Either,
+    either,
+    has_changed,
+    is_function_value,
+    mapped_types,
+    type_of_number,
+)
 from tensorad.language.types import (
     DTYPE_NAMES,
     FunctionText,
@@ -39,26 +47,12 @@ from tensorad.language.types import (
     same_shapes,
     type_text,
 )
-from tensorad.language.values import Cell, Closure, Derived, Env, Tagged, Value, mapped
+from tensorad.language.values import Cell, Closure, Derived, Env, Tagged, Value
 from tensorad.process import deep_calls
-from tensorad.program.values import alone, dtype_of, promoted
+from tensorad.program.values import alone, promoted
 
 MOST_KINDS: Final = 16
 """Calls of a function inside of each other whose types differ; types may double each time."""
-
-
-@dataclass(frozen=True)
-class Declared:
-    """A function value of which only the type is known."""
-
-    text: FunctionText
-
-
-@dataclass(frozen=True, eq=False)
-class Either:
-    """One of several function values."""
-
-    options: tuple[Value, ...]
 
 
 class _NeedsResult(DefinitionError):
@@ -164,7 +158,7 @@ class _Checker(Machine[TensorType]):
     def atom(self, a: Atom, env: Env) -> Value:
         """Numbers are of weak types."""
         value = super().atom(a, env)
-        return _type_of_number(value) if isinstance(value, (bool, int, float)) else value
+        return type_of_number(value) if isinstance(value, (bool, int, float)) else value
 
     def type_of(self, value: Any) -> tuple[DType, Shape]:
         """Dtype and shape."""
@@ -306,7 +300,7 @@ class _Checker(Machine[TensorType]):
         if all(a.dtype.is_weak for a in args):
             number = folded(term.name, [1.0 if a.dtype.is_float else 1 for a in args])
             if number is not None:
-                return _type_of_number(number)
+                return type_of_number(number)
         options = dict(term.options)
         return self.primitive(lambda some: applied(term.name, some, options), args)
 
@@ -349,7 +343,7 @@ class _Checker(Machine[TensorType]):
                 return TensorType(dtype, a.shape)
         elif self.sum_of(a) is not None and self.sum_of(a) == self.sum_of(b):
             return SumType(str(self.sum_of(a)))
-        elif _is_function(a) and _is_function(b):
+        elif is_function_value(a) and is_function_value(b):
             return either(a, b)
         elif isinstance(a, Cell) and isinstance(b, Cell):
             self.joined(self.read(a), self.read(b), what)
@@ -400,7 +394,7 @@ class _Checker(Machine[TensorType]):
         while True:
             own = Env(env, dict(zip(names, carried, strict=True)))
             if term.counter is not None:
-                own.values[term.counter] = _type_of_number(0)
+                own.values[term.counter] = type_of_number(0)
             if term.test is not None:
                 found = self.block(term.test, Env(env, dict(own.values)))
                 if not isinstance(found, TensorType) or found.dtype is not BOOL or found.shape:
@@ -415,7 +409,7 @@ class _Checker(Machine[TensorType]):
                 )
             after = (made,) if len(names) == 1 else made
             joined = self.joined(carried, after, "carries before and after the body")
-            if joined == carried or not _has_changed(joined, carried):
+            if joined == carried or not has_changed(joined, carried):
                 return one_or_all(carried)
             carried = joined
 
@@ -433,40 +427,3 @@ class _Checker(Machine[TensorType]):
             )
         found = one_or_all([mapped_types(a) for a in args])
         return found if f.kind == "grad" else (y, found)
-
-
-def mapped_types(value: Value) -> Value:
-    """The type of an adjoint."""
-
-    def leaf(v: Any) -> Any:
-        if isinstance(v, TensorType) and v.dtype.is_float:
-            return TensorType(alone(v.dtype), v.shape)
-        return v if isinstance(v, SumType) else ()
-
-    return mapped(value, leaf, ())
-
-
-def _is_function(value: Value) -> bool:
-    return isinstance(value, (Closure, Derived, Declared, Either))
-
-
-def either(a: Value, b: Value) -> Value:
-    """One of two function values; of one function with other captures, the first."""
-    found = {
-        (v.function if isinstance(v, Closure) else v): v
-        for one in (b, a)
-        for v in (one.options if isinstance(one, Either) else (one,))
-    }
-    return a if len(found) == 1 else Either(tuple(found.values()))
-
-
-def _has_changed(a: Value, b: Value) -> bool:
-    if isinstance(a, tuple):
-        return any(map(_has_changed, a, b))
-    return isinstance(a, TensorType) and a.dtype is not b.dtype
-
-
-def _type_of_number(value: bool | int | float) -> TensorType:
-    if isinstance(value, bool):
-        return TensorType(BOOL, ())
-    return TensorType(WEAK_INT if dtype_of(value) is WEAK_INT else WEAK_FLOAT, ())

@@ -31,6 +31,7 @@ MAX_FUNCTION = 60
 MAX_FILES = 20
 """In a folder."""
 
+_IR = {"errors", "config", "process", "passes"}
 BELOW = {
     "errors": set(),
     "process_memory": set(),
