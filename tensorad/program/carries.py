@@ -17,7 +17,7 @@ from tensorad.program.calls import operand
 from tensorad.program.data.function_types import written_inside
 from tensorad.program.leaf_types import LeafTypes
 from tensorad.program.references.frames import Cell, Frame, Held, cells_of, check_kept, frame, write
-from tensorad.program.references.joins import Slot, changed, holding, reopened
+from tensorad.program.references.joins import Slot, changed, holding
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import LEAF, Flat, Structure, flatten, is_leaf, unflatten
 from tensorad.program.values import alone, as_tensor, dtype_of, parameters, weak
@@ -80,7 +80,6 @@ class _Carry(LeafTypes):
 
     Attributes:
         kept: leaves of references of outside that the body writes, each in one of `slots`.
-        n_written: how many functions belonged to types when the body was written down last.
     """
 
     def __init__(self, body: Body, init: object) -> None:
@@ -88,7 +87,6 @@ class _Carry(LeafTypes):
         self.body = body
         _check_no_references(body, self.flat)
         self.slots: list[Slot] = []
-        self.n_written = 0
         self.kept = LeafTypes(Flat([], [], LEAF), body.name)
 
     @property
@@ -101,44 +99,13 @@ class _Carry(LeafTypes):
         if not new:
             return False
         self.slots += new
-        held = [(cell.held, n) for cell, n in new]
-        leaves, paths = [h.leaves[n] for h, n in held], [h.paths[n] for h, n in held]
-        self.kept.add(Flat(leaves, paths, LEAF), [h.dtypes[n] for h, n in held])
+        held = [(cell.held, cell.held.at(path)) for cell, path in new]
+        flat = Flat([h.leaves[n] for h, n in held], [path for _, path in new], LEAF)
+        self.kept.add(flat, [h.dtypes[n] for h, n in held])
         return True
-
-    def settled(self, flat: Flat, written: Frame, params: Sequence[Tensor]) -> list[Tensor] | None:
-        """What goes on to the next iteration; None if leaves have other types than before.
-
-        Args:
-            flat: the next carry; `written` has what references hold after the body.
-        """
-        n_functions = self.n_written
-        flat, is_new = self.meet(flat)
-        self.check_structure(flat)
-        if is_new:
-            return None
-        before = self.held(params)
-        if reopened(written, before):
-            self.let_go()
-            return None
-        if self.take(changed(written, before, self.body.where)):
-            return None
-        left = [(written.after[c], n) for c, n in self.slots]
-        kept = [held.leaves[n] for held, n in left]
-        if self.join(flat.leaves) or self.promote(flat.leaves) or self.kept.join(kept):
-            return None
-        if self.kept.promote_to([held.dtypes[n] for held, n in left]):
-            return None
-        results = [*self.results(self, flat.leaves), *self.results(self.kept, kept)]
-        return results if self.n_functions + self.kept.n_functions == n_functions else None
-
-    def let_go(self) -> None:
-        """Carry no leaf of a reference any more."""
-        self.slots, self.kept = [], LeafTypes(Flat([], [], LEAF), self.body.name)
 
     def all_parameters(self) -> list[Tensor]:
         """A placeholder for each leaf, those of references last."""
-        self.n_written = self.n_functions + self.kept.n_functions
         owner = f"the body of {self.body.where}"
         return [*self.parameters(owner), *self.kept.parameters(owner)]
 
@@ -150,11 +117,15 @@ class _Carry(LeafTypes):
         """The user's carry of these values."""
         return unflatten(self.flat.structure, values[: len(self.own)])
 
+    def all_functions(self) -> int:
+        """How many functions belong to types of the carry and of references so far."""
+        return self.n_functions + self.kept.n_functions
+
     def held(self, params: Sequence[Tensor]) -> dict[Cell, Held]:
         """What references hold inside."""
         pairs = zip(self.kept.own, self.kept.dtypes, strict=True)
         known = [o if o.is_weak and d is alone(o) else d for o, d in pairs]
-        return holding(self.slots, params[len(self.own) :], known)
+        return holding(self.slots, params[len(self.own) :], known, {})
 
     def store(self, results: Sequence[Tensor]) -> None:
         """Let references hold what the loop gives."""
@@ -226,10 +197,23 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
         starts = carry.starts()
         start = births()
         params = carry.all_parameters()
+        n_functions = carry.all_functions()
         with weak(carry.numbers(params)), tracing(), written_inside():
             flat, ys, written = _once(carry, params, parts)
-            results = carry.settled(flat, written, params)
-            if results is not None:
+            flat, is_new = carry.meet(flat)
+            carry.check_structure(flat)
+            slots, after = changed(written, carry.held(params), body.where)
+            if is_new or carry.take(slots):
+                continue
+            places = [(after[c], after[c].at(path)) for c, path in carry.slots]
+            left = [held.leaves[n] for held, n in places]
+            if carry.join(flat.leaves) or carry.promote(flat.leaves):
+                continue
+            if carry.kept.join(left) or carry.kept.promote_to([h.dtypes[n] for h, n in places]):
+                continue
+            results = carry.results(carry, flat.leaves)
+            results += carry.results(carry.kept, left)
+            if carry.all_functions() == n_functions:
                 break
     else:
         raise InternalError(f"the carry of {body.where} has no dtype")

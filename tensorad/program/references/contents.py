@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,22 @@ def _kept(value: Any, path: str) -> Any:
     return copy
 
 
+def with_functions(held: Sequence[Held], name: str) -> list[Held]:
+    """The trees with leaves where they have different functions.
+
+    Args:
+        name: what their paths begin with.
+    """
+    flats = opened([h.flat for h in held], name)
+    found: list[Held] = []
+    for h, flat in zip(held, flats, strict=True):
+        known = dict(zip(h.paths, h.dtypes, strict=True))
+        pairs = zip(flat.leaves, flat.paths, strict=True)
+        dtypes = tuple([known[p] if p in known else dtype_of(v) for v, p in pairs])
+        found.append(Held(tuple(flat.leaves), tuple(flat.paths), flat.structure, dtypes))
+    return found
+
+
 def fitted(cell: Cell, held: Held, tree: object, path: str) -> Held:
     """The tree as one that may take the place of `held`.
 
@@ -77,17 +94,15 @@ def fitted(cell: Cell, held: Held, tree: object, path: str) -> Held:
         ShapeError, DTypeError: a leaf has another shape or dtype.
     """
     flat = flatten(tree, path)
-    if not are_alike(held.structure, flat.structure):
-        known, flat = opened([held.flat, flat], path)
-        held = opened_as(held, known)
     check_structure(cell, held, flat, path)
     leaves: list[Any] = []
     dtypes: list[DType] = []
-    for n, (value, path) in enumerate(zip(flat.leaves, flat.paths, strict=True)):
-        if is_function(value) and is_function(held.leaves[n]):
+    for value, path in zip(flat.leaves, flat.paths, strict=True):
+        if is_function(value):  # in the place of any other
             leaves.append(value)
             dtypes.append(dtype_of(value))
             continue
+        n = held.at(path)
         kept = _kept(value, path)
         own, before = shape_of(kept), shape_of(held.leaves[n])
         if len(own) != len(before) or not all(map(same_dim, own, before)):
@@ -98,16 +113,6 @@ def fitted(cell: Cell, held: Held, tree: object, path: str) -> Held:
         leaves.append(in_dtype(kept, path, dtype))
         dtypes.append(dtype)
     return Held(tuple(leaves), tuple(flat.paths), flat.structure, tuple(dtypes))
-
-
-def opened_as(held: Held, flat: Flat) -> Held:
-    """The contents in the place of which there are such leaves: see `opened`."""
-    if flat.structure == held.structure:
-        return held
-    known = dict(zip(held.paths, held.dtypes, strict=True))
-    pairs = zip(flat.leaves, flat.paths, strict=True)
-    dtypes = tuple([known[p] if p in known else dtype_of(v) for v, p in pairs])
-    return Held(tuple(flat.leaves), tuple(flat.paths), flat.structure, dtypes)
 
 
 def in_dtype(value: Any, path: str, dtype: DType) -> Any:
@@ -125,7 +130,8 @@ def check_structure(cell: Cell, held: Held, new: Flat, name: str) -> None:
     Raises:
         DefinitionError: it has another one.
     """
-    if not are_alike(held.structure, new.structure):
+    one, other = opened([held.flat, new], name)
+    if not are_alike(one.structure, other.structure):
         path = first_difference(held.flat, new, name)
         raise DefinitionError(
             f"{cell.described} is written with another structure at {path}.",

@@ -45,11 +45,11 @@ def functions_of_different_types() -> object:
 
 @refused(
     errors.DefinitionError,
-    "the branches of cond at HERE leave different references or structures in the "
-    "reference r made at line 4, at r.",
+    "the branches of cond at HERE leave different structures in the reference r made at "
+    "line 4: they differ at r.",
     "  in: line 5: u = if t0 {",
-    "  hint: which reference it is is known when the program is written down: leave the same "
-    "one, and choose values.",
+    "  hint: data choose arrays and functions, not what else a tree is made of, such as "
+    "references: leave the same, and choose what is in it.",
 )
 def reference_written_by_data() -> object:
     text = """def f(x) {

@@ -245,19 +245,19 @@ def arms_dtype() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "the branches of cond at HERE leave different references or structures in the reference r "
-    "made at HERE, at r.",
+    "the branches of cond at HERE leave different structures in the reference p made at HERE: "
+    "they differ at p.",
     "  in:    true_fn                            false_fn",
-    "      r  <Ref b made at HERE>  <Ref a made at HERE>",
-    "  hint: which reference it is is known when the program is written down: leave the same "
-    "one, and choose values.",
+    "      p  <Ref b made at HERE>  <Ref a made at HERE>",
+    "  hint: data choose arrays and functions, not what else a tree is made of, such as "
+    "references: leave the same, and choose what is in it.",
 )
 def arms_references() -> None:
     def f(x: Any) -> Any:
         a, b = ta.ref(x, "a"), ta.ref(x, "b")
-        r = ta.ref(a, "r")
-        ta.cond(x[0] > 0, lambda: r.set(b), lambda: None)
-        return r.get().get()
+        p = ta.ref(a, "p")
+        ta.cond(x[0] > 0, lambda: p.set(b), lambda: None)
+        return p.get().get()
 
     run(f, V)
 
@@ -281,18 +281,18 @@ def arms_contents() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "the body of for_loop at HERE leaves another reference or structure in the reference r made "
-    "at HERE, at r.",
+    "the body of for_loop at HERE leaves another structure in the reference p made at HERE: it "
+    "differs at p.",
     "  in:    before                             after",
-    "      r  <Ref a made at HERE>  <Ref b made at HERE>",
-    "  hint: each iteration does the same: leave the same reference, and change what it holds.",
+    "      p  <Ref a made at HERE>  <Ref b made at HERE>",
+    "  hint: each iteration finds arrays and functions in the same structure: leave it, also "
+    "which references are in it, and change what is in it.",
 )
 def loop_reference() -> None:
     def f(x: Any) -> Any:
         a, b = ta.ref(x, "a"), ta.ref(x, "b")
-        r = ta.ref(a, "r")
-        ta.for_loop(0, 3, lambda i, c: (r.set(b), c)[1], 1.0)
-        return x
+        p = ta.ref(a, "p")
+        return ta.for_loop(0, 3, lambda i, c: (p.set(b), c)[1], 1.0)
 
     run(f, V)
 
