@@ -50,6 +50,7 @@ from tensorad.autodiff.control.rows import (
     further_parts,
     in_order,
     rows_of,
+    with_row,
 )
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import block_ops, tells_trips
@@ -328,8 +329,11 @@ class _LoopAdjoints:
         if rest is None and rows is not None:
             found.parts += [(p, further_parts(r, self.batch, self.own)) for r in rows]
             return
-        found.heads[p] = like(p, self.batch)
-        found.adjoints[p] = added_to(found.heads[p], t)
+        found.heads[p] = total = like(p, self.batch)
+        total = total if rest is None else added_to(total, rest)
+        for row in own:
+            total = with_row(total, row, self.batch, self.op.counter)
+        found.adjoints[p] = total
 
     def in_parts(
         self, found: Backwards, needed: Residuals, own: Sequence[Tensor]

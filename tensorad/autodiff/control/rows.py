@@ -230,6 +230,16 @@ def from_rows(saved: Tensor, row: Row, batch: Shape, like: Tensor) -> Tensor:
     return outputs(Compute(f"d{like.name}", axes, (body,)))[0]
 
 
+def with_row(total: Tensor, row: Row, batch: Shape, counter: LocalSize) -> Tensor:
+    """A sum so far, and the row that one iteration adds."""
+    axes = compute_axes(total.shape)
+    at = axes[len(batch) + row.dim]
+    old = read(total, axes)
+    new = add(old, read(row.value, tuple([a for a in axes if a is not at])))
+    body = select(call("eq", at, add(counter, row.offset)), new, old)
+    return outputs(Compute(f"{total.name}", axes, (body,)))[0]
+
+
 def added_to(total: Tensor, t: Tensor) -> Tensor:
     """A sum so far, and what one iteration adds."""
     if isinstance(t.dtype, RecordType):

@@ -141,7 +141,7 @@ def reference_as_a_result() -> object:
 @refused(
     errors.DefinitionError,
     "walk calls itself before it is known what it returns.",
-    "  in: walk(x)",
+    "  in: line 2: t6 = walk(x)",
     "  hint: let a branch of ta.cond, ta.switch or ta.match return without calling it, or say "
     "what it returns: ta.function(returns=...) takes an example, or a function of the arguments.",
 )
