@@ -32,6 +32,7 @@ MAX_FILES = 20
 """In a folder."""
 
 _IR = {"errors", "config", "process", "passes"}
+_TE = {"errors", "config", "ir", "simplify", "autodiff"}
 BELOW = {
     "errors": set(),
     "process_memory": set(),
@@ -53,25 +54,12 @@ BELOW = {
         "ir",
         "simplify",
     },
-    "te": {"errors", "config", "ir", "simplify", "autodiff"},
+    "te": _TE,
     "topi": {"errors", "config", "ir", "te"},
     "codegen": {"errors", "config", "process", "passes", "ir", "simplify"},
     "compiled": {"errors", "config", "ir", "simplify", "autodiff", "codegen"},
     "tuning": {"errors", "config", "process", "ir", "codegen", "compiled"},
-    "building": {
-        "tuning",
-        "errors",
-        "config",
-        "progress",
-        "collector",
-        "ir",
-        "simplify",
-        "autodiff",
-        "te",
-        "topi",
-        "codegen",
-        "compiled",
-    },
+    "building": {*_TE, "te", "topi", "codegen", "compiled", "tuning", "progress", "collector"},
     "program": {
         "errors",
         "process",
