@@ -31,8 +31,8 @@ MAX_FUNCTION = 60
 MAX_FILES = 20
 """In a folder."""
 
-_IR = {"errors", "config", "process", "passes"}
 _TE = {"errors", "config", "ir", "simplify", "autodiff"}
+_COMPILED = {"errors", "process", "ir", "simplify", "autodiff", "codegen", "compiled"}
 BELOW = {
     "errors": set(),
     "process_memory": set(),
@@ -56,7 +56,7 @@ BELOW = {
     },
     "te": _TE,
     "topi": {"errors", "config", "ir", "te"},
-    "codegen": {"errors", "config", "process", "passes", "ir", "simplify"},
+    "codegen": {"errors", "config", "process", "collector", "passes", "ir", "simplify"},
     "compiled": {"errors", "config", "ir", "simplify", "autodiff", "codegen"},
     "tuning": {"errors", "config", "process", "ir", "codegen", "compiled"},
     "building": {*_TE, "te", "topi", "codegen", "compiled", "tuning", "progress", "collector"},
@@ -65,6 +65,7 @@ BELOW = {
         "process",
         "passes",
         "ir",
+        "simplify",
         "autodiff",
         "te",
         "codegen",
@@ -74,17 +75,8 @@ BELOW = {
     "implicit": {"errors", "ir", "simplify", "autodiff", "te", "topi", "program"},
     "levels": {"errors", "process", "ir", "autodiff", "building", "program"},
     "batching": {"errors", "process", "ir", "program"},
-    "sparse": {
-        "errors",
-        "config",
-        "process",
-        "ir",
-        "simplify",
-        "autodiff",
-        "codegen",
-        "compiled",
-        "building",
-    },
+    "interop": {*_COMPILED, "building", "batching"},
+    "sparse": {*_COMPILED, "config", "building"},
 }
 """What each part may import beside itself. Parts above building may import everything."""
 TOP = {
