@@ -123,7 +123,10 @@ def declared(name: str) -> DataType:
 
 def value_of(own: DataType, n: int, leaves: Sequence[Any]) -> Instance:
     """A value of the n-th alternative, of leaves that are known to fit."""
-    return _of_leaves(own.resolved()[n], leaves)
+    a = own.resolved()[n]
+    made: Instance = object.__new__(a.kind)
+    _give(made, a, a.grouped(leaves), leaves)
+    return made
 
 
 def variant(declared: Any, /, **alternatives: Mapping[str, object]) -> Any:
