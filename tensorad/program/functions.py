@@ -299,13 +299,22 @@ class Function:
         if self._is_inline or (self._in_callers and _block_key(given) in self._in_callers):
             return self._in_place(given)
         evaluation = current_evaluation()
-        if evaluation is not None and self.rule is None and any(map(is_known, given.leaves)):
+        is_told = self.rule is None and any(map(is_known, given.leaves))
+        if evaluation is None or not is_told:
+            return self._staying(given)
+        if not evaluation.is_spent(self):
             with evaluation.unfolding(self, self.name):
                 return self._in_place(given, has_numbers=True)
+        try:
+            return self._staying(given)
+        except UserError as e:
+            raise evaluation.spent(self.name, e) from None
+
+    def _staying(self, given: Arguments) -> Any:
+        """A call that stays one, unless what it has to do with references keeps it from that."""
         again = self._recurs(given)
         if again is not None:
-            frame, own = again
-            return frame.call(_operands(own, frame.params))
+            return self._called(*again)
         if self.rule is None and any(cells_of(s, name) for name, s in given.structures):
             return self._in_place(given)  # what is kept by what is called would keep references
         program = self._block(given)
@@ -314,6 +323,14 @@ class Function:
             return self._in_place(given)
         if self.rule is None and rests_on_loops(program):  # whose counters no other function has
             return self._in_place(given)
+        return self._call_of(program, given)
+
+    def _called(self, frame: Frame, given: Arguments) -> Any:
+        """A call inside of what is being written down."""
+        return frame.call(_operands(given, frame.params))
+
+    def _call_of(self, program: Program, given: Arguments) -> Any:
+        """A call of a program."""
         if not program.results:
             return program.tree(())
         operands = _operands(given, program.parameters)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,17 +23,22 @@ from tensorad.ir.text.tokens import Token
 from tensorad.ir.text.trampoline import Steps, run
 
 
-def parse_program(text: str, constants: Mapping[str, object] | None = None) -> Program:
+def parse_program(
+    text: str,
+    constants: Mapping[str, object] | None = None,
+    foreign: Mapping[str, Callable[..., Any]] | None = None,
+) -> Program:
     """The program that a text describes; its grammar is in `tensorad/ir/text/README.md`.
 
     Args:
         text: constants, combiners, scalar functions, functions of tensors.
         constants: arrays or constant tensors, by name, for constants without elements in the text.
+        foreign: functions of Python, by name: from arrays to an array, or a tuple of several.
     Raises:
         ProgramTextError: the text is no program; the error has line and column, and what was
             expected there.
     """
-    return run(_Parser(text, constants or {}).program_text())
+    return run(_Parser(text, constants or {}, foreign or {}).program_text())
 
 
 class Head(NamedTuple):
@@ -49,9 +54,12 @@ class Head(NamedTuple):
 class _Parser(Branches):
     """Reads a whole program."""
 
-    def __init__(self, text: str, given: Mapping[str, object]) -> None:
+    def __init__(
+        self, text: str, given: Mapping[str, object], foreign: Mapping[str, Callable[..., Any]]
+    ) -> None:
         super().__init__(text)
         self.given = given
+        self.foreign = foreign
         self.constants: dict[str, Tensor] = {}
         self.partials: list[tuple[str, int, str]] = []
         self.heads: dict[str, Head] = {}

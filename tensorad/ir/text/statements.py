@@ -270,6 +270,16 @@ class _Writer:
             lines.extend(found)
             lines.append(f"{inner}yield {', '.join([name_tree(r) for r in scope.results])}")
             lines.extend([f"{inner}save {_listed(seen)}"] if seen else [])
+        if b.replay is not None and isinstance(op, Loop) and op.replay is not None:
+            moving = op.replay.states + 2
+            own = ", ".join([quoted(o.name or "") for o in b.replay.operands[:moving]])
+            fixed = b.replay.operands[moving:]
+            text = _operands(" fixed", fixed) if fixed else ""
+            lines.append(f"{indent}replay {op.replay.rows} ({own}){text}:")
+            scope = b.replay.scope
+            found = yield self.bindings(scope, self._everywhere(names), inner)
+            lines.extend(found)
+            lines.append(f"{inner}yield {', '.join([name_tree(r) for r in scope.results])}")
         return lines
 
     def _everywhere(self, names: Mapping[Tensor, str]) -> dict[Tensor, str]:
@@ -305,7 +315,7 @@ def type_names(p: Program) -> dict[DType, str]:
         for b in scopes.pop().bindings:
             if isinstance(b, Run):
                 tensors += forest_leaves([*b.trees, *[o.params for o in b.operands]])
-                scopes += b.scopes
+                scopes += b.every_scope
     pending = [t.dtype for t in tensors if isinstance(t.dtype, RecordType)]
     found: dict[DType, str] = {}
     names = Names()

@@ -73,6 +73,12 @@ class DataType:
         self.record_type = RecordType(name)
         self.alternatives: list[Alternative] = []
 
+    def add(self, alternatives: Mapping[str, Mapping[str, object]]) -> None:
+        """Say what alternatives there are: annotations of fields by name."""
+        for name, own in alternatives.items():
+            _alternative(self, name, own, type(name, (), {}))
+        self.record_type.later(self.variants)
+
     def resolved(self) -> list[Alternative]:
         """The alternatives with their fields: names of types may be defined after them."""
         for a in self.alternatives:
@@ -140,7 +146,22 @@ def _with_holes(tree: Flat, name: str, is_kept: Iterator[bool]) -> Flat:
     return flatten(tree_of(tree, [0.0 if next(is_kept) else None for _ in tree.leaves]), name)
 
 
-def variant(declared: Any, **alternatives: Mapping[str, object]) -> Any:
+def declared(name: str) -> DataType:
+    """A data type whose alternatives are to be added."""
+    made = DataType(name, Names({}, _record_type_of))
+    _types[made.record_type] = made
+    return made
+
+
+def value_of(own: DataType, n: int, leaves: Sequence[Any]) -> Instance:
+    """A value of the n-th alternative, of leaves that are known to fit."""
+    a = own.resolved()[n]
+    made: Instance = object.__new__(a.kind)
+    _give(made, a, a.grouped(leaves), leaves)
+    return made
+
+
+def variant(declared: Any, /, **alternatives: Mapping[str, object]) -> Any:
     """A data type: a value is one of several alternatives, each with fields.
 
     A decorator of a class whose inner classes are the alternatives:
