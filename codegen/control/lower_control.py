@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tensorad.codegen.control.activation_sizes import products_in, telling
 from tensorad.codegen.control.carries import Around, copy_of, is_dynamic
 from tensorad.codegen.control.in_place import (
     InPlace,
@@ -213,9 +214,7 @@ class _Lowering:
                 (handle,) = op.operands
                 return [Inside(t, handle, op.variant, k) for k, t in enumerate(outputs(op))]
             case Recursion():
-                self.called.setdefault(op.definition)
-                rows = [Reserve(t) for t in outputs(op) if is_dynamic(t)]
-                return [*rows, Activate(op.definition, op.operands, outputs(op))]
+                return self.recursion(op, given)
         raise InternalError(f"{type(op).__name__} has no loops")
 
     def block(
@@ -261,6 +260,25 @@ class _Lowering:
             return [Choose(index, tuple(arms))]  # it is in range
         return [*self.formulas([chosen], given), Choose(chosen, tuple(arms))]
 
+    def recursion(self, op: Recursion, given: Given) -> list[Node]:
+        """A call of a definition, before it the values of its sizes."""
+        self.called.setdefault(op.definition)
+        rows = [Reserve(t) for t in outputs(op) if is_dynamic(t)]
+        nodes, sizes = self.told(dict.fromkeys(op.sizes), given)
+        values = tuple([sizes.get(e, e) for e in op.sizes])
+        return [*nodes, *rows, Activate(op.definition, op.operands, outputs(op), values)]
+
+    def told(
+        self, formulas: Iterable[Expr], given: Given
+    ) -> tuple[list[Node], dict[Expr, LocalSize]]:
+        """Sizes with the values of formulas of sizes, numbers and sizes themselves apart."""
+        asked = [e for e in formulas if not isinstance(e, (Const, Size))]
+        counts = [_scalar("size", e) for e in asked]
+        loops = [telling("size", t) for t in counts]
+        return [*self.formulas(counts, given), *loops], {
+            e: loop.trips for e, loop in zip(asked, loops, strict=True)
+        }
+
     def routine(self, definition: Definition) -> Routine:
         """What calls of a definition run."""
         params = definition.params
@@ -272,7 +290,8 @@ class _Lowering:
         for t in block.results:
             results[own(image.get(t, t), (results, known))] = None
         nodes = self.sequence([*results], known, delivered=results)
-        return Routine(definition, given, tuple(results), tuple(nodes))
+        first, products = self.told(products_in(nodes, definition.sizes), known)
+        return Routine(definition, given, tuple(results), (*first, *nodes), products)
 
     def loop(self, op: Loop, kept: Sequence[Saved], given: Given) -> list[Node]:
         body = Body.of(op, kept, self.delivered)

@@ -313,11 +313,16 @@ class Inside:
 
 @dataclass(frozen=True, eq=False)
 class Activate:
-    """The nodes of a definition, run on operands; its results are stored in these tensors."""
+    """The nodes of a definition, run on operands; its results are stored in these tensors.
+
+    Attributes:
+        sizes: the values of the definition's sizes: sizes or numbers.
+    """
 
     definition: Definition
     operands: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
+    sizes: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,12 +332,15 @@ class Routine:
     Attributes:
         params: lie where the operands of a call do.
         results: lie where the results of a call do; each is stored once.
+        products: the sizes that the first nodes give the values of products of extents which are
+            made of the definition's sizes: what tensors need memory by.
     """
 
     definition: Definition
     params: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
     nodes: tuple[Node, ...]
+    products: Mapping[Expr, LocalSize] = field(default_factory=dict)
 
 
 Node = (

@@ -12,6 +12,7 @@ from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.runtime.arena import Array, plan_arena
 from tensorad.codegen.runtime.lifetimes import find_buffers
 from tensorad.codegen.runtime.record_layout import RecordPart, value_of
+from tensorad.codegen.runtime.run_sizes import Products
 from tensorad.codegen.runtime.step_table import Mark, Scope, Word
 from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.expr import Expr, LocalSize, Size
@@ -42,7 +43,8 @@ class RoutineCode:
         self.slots = slots
         self.n_dynamic = len(buffers.dynamic)
         heap = {t: -2 * (n + 1) for n, t in enumerate(buffers.dynamic)}
-        self.scope = Scope(slots, heap, block.GROW)
+        products = Products(routine.definition.sizes, routine.products)
+        self.scope = Scope(slots, heap, block.GROW, products)
         self.releases = not any(is_record(t.dtype) for t in routine.results)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -16,10 +16,11 @@ from tensorad.ir.analysis.blocks import captures, inner_ops, op_sizes, ops_betwe
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
-from tensorad.ir.records import Definition, Field, recursion
+from tensorad.ir.records import Definition, Field, Recursion, recursion
 from tensorad.ir.source import is_own
 from tensorad.ir.tensor import Op, Tensor, births, dim_expr
-from tensorad.program.calling.arguments import Arguments, extents
+from tensorad.program.calling.arguments import Arguments, Extents, extents
+from tensorad.program.calling.resizing import Resizing
 from tensorad.program.data.function_types import (
     ANY_FUNCTION,
     FunctionsType,
@@ -52,27 +53,44 @@ class Awaited(Exception):
         self.frame = frame
 
 
+class Resized(Exception):
+    """A call with other extents: its function is to be written down with sizes in their place."""
+
+    def __init__(self, frame: Frame, shapes: Resizing) -> None:
+        super().__init__(frame.name)
+        self.frame = frame
+        self.shapes = shapes
+
+
 class Frame:
     """A function that is being written down for one kind of arguments.
 
     Attributes:
         key: tells what is written down.
-        given: its arguments; `params` stand for their leaves.
+        given: its arguments, of these `extents`; `params` stand for their leaves.
+        shapes: what the params have; sizes where extents differ from call to call.
+        may_resize: whether it may be written down again with more sizes.
         type: of its result, once it is known.
         captured: tensors from outside that every call is given.
+        around: sizes that loops, or calls, around the function give, and every call is given.
         rests_on: functions around that are called.
     """
 
     def __init__(
-        self, key: tuple[object, ...], name: str, given: Arguments, params: list[Tensor]
-    ) -> None:
+        self, key: tuple[object, ...], name: str, given: Arguments, params: list[Tensor],
+        extents: Sequence[Shape], shapes: Resizing, may_resize: bool,
+    ) -> None:  # fmt: skip
         self.key = key
         self.name = name
         self.given = given
         self.params = params
+        self.extents = tuple(extents)
+        self.shapes = shapes
+        self.may_resize = may_resize
         self.type: LeafTypes | None = None
         self.is_declared = False
         self.captured: tuple[Tensor, ...] = ()
+        self.around: tuple[LocalSize, ...] = ()
         self.round = Round(None)
         self.is_called = False
         self.rests_on: dict[Round, None] = {}
@@ -115,7 +133,8 @@ class Frame:
         if self.type is not None:
             kinds = zip(self.type.flat.paths, self.type.shapes, self.type.dtypes, strict=True)
             own = [Field(*three) for three in kinds]
-            self.round = Round(Definition(self.name, (*self.params, *self.captured), own))
+            params, sizes = (*self.params, *self.captured), (*self.shapes.sizes, *self.around)
+            self.round = Round(Definition(self.name, params, own, sizes=sizes))
 
     def _numbers(self) -> list[tuple[Definition, int]]:
         """The results of calls that stand for Python numbers."""
@@ -174,9 +193,11 @@ class Frame:
             return False
         if not self.is_called:
             return True
-        reads = self._captured(program)
+        reads, around = self._captured(program)
         same = dict.fromkeys(reads) == dict.fromkeys(self.captured)
-        self.captured = self.captured if same else reads
+        same = same and dict.fromkeys(around) == dict.fromkeys(self.around)
+        if not same:
+            self.captured, self.around = reads, around
         return same
 
     def _opened(self, result: Flat) -> Flat:
@@ -232,35 +253,34 @@ class Frame:
                 + ("broadcast or reshape." if of_shape else "convert with .astype(dtype)."),
             )
 
-    def _captured(self, program: Program) -> tuple[Tensor, ...]:
-        """What calls are given beside the arguments: what is read, and what has its sizes.
+    def _captured(self, program: Program) -> tuple[tuple[Tensor, ...], tuple[LocalSize, ...]]:
+        """What calls are given beside the arguments: what is read, what has its sizes, and the
+        sizes that only loops or calls around tell.
 
         Raises:
-            DefinitionError: the counter of a loop around is used, or a size that no tensor has.
+            DefinitionError: a size is used that no tensor has.
         """
         own = (*self.params, *program.reads)
         ops = ops_between(program.results, dict.fromkeys(own))
         told = dict.fromkeys([o.trips for o in (*ops, *inner_ops(ops)) if tells_trips(o)])
-        used = _used_sizes(ops, program.results)
+        told.update(dict.fromkeys(self.shapes.sizes))
+        used = dict.fromkeys(_used_sizes(ops, (*program.results, *own)))
         known = dict.fromkeys([n for t in own for n in t.shape if isinstance(n, Expr)])
         found = list(program.reads)
+        around: dict[LocalSize, None] = {}
         for size in used:
-            if isinstance(size, LocalSize) and size not in told:
-                raise DefinitionError(
-                    f"{self.name} calls itself, and uses {size.label}, which belongs to a loop "
-                    "around it.",
-                    where=f"{self.name}({', '.join(self.given.paths)})",
-                    hint=f"make {size.label} an argument.",
-                )
-            if size not in known and size not in told:
+            if isinstance(size, LocalSize):
+                around.update(_with_ends(size) if size not in told else {})
+            elif size not in known:
                 found.append(_with_extent(size, self.name))
                 known[size] = None
-        self._check_extents(program)
-        return tuple(dict.fromkeys(found))
+        self._check_extents(program, told)
+        return tuple(dict.fromkeys(found)), tuple(around)
 
-    def _check_extents(self, program: Program) -> None:
+    def _check_extents(self, program: Program, told: Collection[Expr]) -> None:
         for t, path in zip(program.results, program.paths, strict=True):
-            if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):
+            own = sizes_in(*map(dim_expr, t.shape))
+            if any(s in told and s not in self.shapes.sizes for s in own):
                 raise DefinitionError(
                     f"{path} has a row for each iteration of a loop, and only its run tells how "
                     "many.",
@@ -281,13 +301,32 @@ class Frame:
             return replace(program, results=tuple(results))
         definition.complete(results)
         self.round.is_complete = True
-        types = [p.dtype for p in self.params], [p.shape for p in self.params]
-        params = parameters(self.given.paths, types[1], types[0], self.name)
-        calls = recursion(definition, (*params, *self.captured))
+        dtypes = [p.dtype for p in self.params]
+        params = parameters(self.given.paths, self.extents, dtypes, self.name)
+        sizes = self._sizes(self.extents)
+        calls = recursion(definition, (*params, *self.captured), sizes=sizes)
         return replace(
             program, parameters=tuple(params), results=calls, reads=self.captured,
             definition=definition,
         )  # fmt: skip
+
+    def takes(self, given: Extents) -> bool:
+        """Whether a call with arguments of these extents is a call of what is written down.
+
+        Raises:
+            Resized: it is to be written down again, so that it is.
+        """
+        if self.shapes.values(given) is not None:
+            return True
+        if self.may_resize and [len(s) for s in given] == [len(s) for s in self.shapes.shapes]:
+            raise Resized(self, self.shapes.widened(given, self.given.paths))
+        return False
+
+    def _sizes(self, given: Extents) -> list[Expr]:
+        """The values of sizes in a call with arguments of these extents."""
+        own = self.shapes.values(given)
+        assert own is not None, "the call is one of this function"
+        return [*own.values(), *self.around]
 
     def call(self, leaves: Sequence[Tensor]) -> Any:
         """The result of a call inside.
@@ -303,15 +342,53 @@ class Frame:
         structure = self.type.flat.structure
         if not self.type.own:
             return unflatten(structure, ())
-        return unflatten(structure, recursion(definition, (*leaves, *self.captured)))
+        sizes = self._sizes(extents(leaves))
+        return unflatten(structure, recursion(definition, (*leaves, *self.captured), sizes=sizes))
 
 
-def _used_sizes(ops: Sequence[Op], results: Sequence[Tensor]) -> list[Size]:
-    """The sizes in operations, and in the shapes of results."""
+def _used_sizes(ops: Sequence[Op], tensors: Sequence[Tensor]) -> list[Size]:
+    """The sizes in operations, and in the shapes of some tensors."""
     found = dict.fromkeys([s for op in ops for s in op_sizes(op)])
-    shapes = [dim_expr(n) for t in results for n in t.shape]
-    found.update(dict.fromkeys([s for s in sizes_in(*shapes) if not isinstance(s, LocalSize)]))
-    return list(found)
+    shapes = [dim_expr(n) for t in tensors for n in t.shape]
+    return list({**found, **dict.fromkeys(sizes_in(*shapes))})
+
+
+def _with_ends(size: LocalSize) -> dict[LocalSize, None]:
+    """A size behind those that it is below."""
+    found = {size: None}
+    ends = [] if size.extent is None else sizes_in(size.extent)
+    for s in [s for s in ends if isinstance(s, LocalSize)]:
+        found = {**_with_ends(s), **found}
+    return found
+
+
+def called_again(program: Program, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The results of a function that calls itself, on other operands of the same shapes."""
+    first = program.results[0].op
+    assert isinstance(first, Recursion), "its results are those of its definition"
+    return recursion(first.definition, (*operands, *program.reads), sizes=first.sizes)
+
+
+def rests_on_around(program: Program) -> bool:
+    """Whether a function that calls itself uses sizes that loops, or calls, around it give, other
+    than extents of its arguments."""
+    first = program.results[0].op if program.definition is not None else None
+    own = sizes_in(*[dim_expr(n) for t in program.parameters for n in t.shape])
+    used = sizes_in(*first.sizes) if isinstance(first, Recursion) else ()
+    return any(isinstance(s, LocalSize) and s not in own for s in used)
+
+
+def not_resized(error: Exception, refused: Exception) -> Exception:
+    """What to say where a function can neither have sizes for extents that differ from call to
+    call nor be written down for each shape."""
+    if not isinstance(error, LimitError):
+        return error
+    text, why = str(error).partition("\n  hint: ")[0], str(refused).splitlines()[0]
+    return LimitError(
+        text,
+        hint="it would be one function for all shapes if it took sizes for their extents, with "
+        f"ta.cond in place of if, but: {why}",
+    )
 
 
 def _with_extent(size: Size, name: str) -> Tensor:

@@ -98,7 +98,7 @@ def recursion_adjoints(op: Recursion, given: Given) -> list[Sent]:
         for t in found.results
         if t.dtype.is_differentiable
     ]
-    adjoints = recursion(found.by.linear, (found.record, *heads), op.source)
+    adjoints = recursion(found.by.linear, (found.record, *heads), op.source, op.sizes)
     pairs = zip(found.by.wanted, adjoints, strict=True)
     return [Sent(op.operands[k], t, always) for k, t in pairs if k in moving]
 
@@ -110,7 +110,7 @@ def recursion_tangents(op: Recursion, given: Moving) -> dict[Tensor, Tensor]:
     found = _derived_call(op, _Pushed, tuple(moving), given.jvp, given.read)
     wanted = [op.operands[k] for k in found.by.wanted]
     along = [given.tangents[t] if t in given.tangents else zeros_like(t, ()) for t in wanted]
-    tangents = recursion(found.by.linear, (found.record, *along), op.source)
+    tangents = recursion(found.by.linear, (found.record, *along), op.source, op.sizes)
     smooth = [t for t in found.results if t.dtype.is_differentiable]
     return dict(zip(smooth, tangents, strict=True))
 
@@ -137,7 +137,8 @@ def _derived_call(
     if isinstance(found, Derived) and set(moving) <= set(found.wanted) and made[-1] not in moved:
         return _Call(found, made[-1], made[:-1])
     found = derived(op.definition, mode, moving, differentiate)
-    return _Call(found, recursion(found.saving, op.operands, op.source)[-1], made)
+    saving = recursion(found.saving, op.operands, op.source, op.sizes)
+    return _Call(found, saving[-1], made)
 
 
 def derived(
@@ -182,8 +183,9 @@ class _Derivation(ABC, Generic[Block_]):
         of = [_moved(types[k]) for k in self.smooth]
         own, made = (of, by) if self.is_reverse else (by, of)
         self.given = stand_ins([saved, *own])
-        saving = Definition(f"{name}_saving", self.params, (*types, saved), definition)
-        linear = Definition(f"d{name}", self.given, made)
+        sizes = definition.sizes
+        saving = Definition(f"{name}_saving", self.params, (*types, saved), definition, sizes)
+        linear = Definition(f"d{name}", self.given, made, sizes=sizes)
         self.result = Derived(
             saving.later(lambda: self.made.saving), linear.later(lambda: self.made.linear), wanted
         )
@@ -217,7 +219,7 @@ class _Derivation(ABC, Generic[Block_]):
                 return values_of(op, saves)
             wanted = calls[op.definition]
             found = derived(op.definition, type(self), wanted, self.differentiate)
-            return recursion(found.saving, op.operands, op.source)[:-1]
+            return recursion(found.saving, op.operands, op.source, op.sizes)[:-1]
 
         results = inner_first(block.results, block.params, saving)
         names = tuple([f.name for f in self.definition.types])

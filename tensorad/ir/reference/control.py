@@ -72,7 +72,9 @@ def run_control(
         case Recursion():
             block = op.definition.block
             given_to = dict(zip(block.params, [arrays[t] for t in op.operands], strict=True))
-            made = interpreter.evaluate(block.results, given_to, sizes)
+            values = [interpreter.value(e, sizes) for e in op.sizes]
+            own = {**sizes, **dict(zip(op.definition.sizes, values, strict=True))}
+            made = interpreter.evaluate(block.results, given_to, own)
             return dict(zip(outputs(op), made, strict=True))
     raise InternalError(f"{type(op).__name__} has no meaning")
 

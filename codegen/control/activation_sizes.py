@@ -1,0 +1,38 @@
+"""Sizes that calls of definitions give: their values at a call, and products of extents inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorad.codegen.loops.ir import Make, Node, Place, Repeat, Reserve, all_nodes
+from tensorad.ir.analysis.sizes import product_over
+from tensorad.ir.expr import Expr, LocalSize, local_size
+from tensorad.ir.tensor import Shape, Tensor
+
+
+def telling(label: str, count: Tensor) -> Repeat:
+    """A loop that does nothing, and gives a size of its own the value of a 0-d int64 tensor."""
+    size = local_size(label)
+    counter = local_size("t", size)
+    return Repeat(counter, size, count, (), (), None, (), (), (), False, "")
+
+
+def products_in(nodes: Sequence[Node], sizes: Sequence[LocalSize]) -> list[Expr]:
+    """What memory that nodes ask for has a number of elements by: products of extents that are made
+    of some sizes, these themselves apart."""
+    shapes = [shape for n in all_nodes(nodes) for shape in _shapes(n)]
+    found = [product_over(shape, sizes)[0] for shape in shapes] if sizes else []
+    return [e for e in dict.fromkeys(found) if e is not None and not isinstance(e, LocalSize)]
+
+
+def _shapes(n: Node) -> list[Shape]:
+    match n:
+        case Place() if n.row is not None:
+            return [n.source.shape[1:]]
+        case Reserve():
+            return [n.tensor.shape]
+        case Make():
+            return [t.shape for t in n.fields]
+        case Repeat():
+            return [t.shape for t in n.stores]
+    return []
