@@ -8,8 +8,17 @@ from typing import Final
 
 from tensorad.errors import counted
 from tensorad.ir.arrays.checkpoints import Checkpoint
-from tensorad.ir.expr import Size
-from tensorad.ir.records import Definition, Fields, Inject, RecordType, Recursion, Tag
+from tensorad.ir.dtypes import INT64
+from tensorad.ir.expr import Expr, LocalSize, Size
+from tensorad.ir.records import (
+    Definition,
+    Fields,
+    Inject,
+    RecordType,
+    Recursion,
+    Tag,
+    at_sizes,
+)
 from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs, saved
 from tensorad.ir.text.blocks import (
     Known,
@@ -49,6 +58,8 @@ class Controls(Operations):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.definitions: dict[str, Definition] = {}
+        self.of_calls: dict[str, LocalSize] = {}
+        """Sizes that calls of definitions give, by names of the whole text."""
 
     def statements(self) -> Steps[None]:
         """All lines of a block up to the one that ends it."""
@@ -134,10 +145,16 @@ class Controls(Operations):
             if d is None:
                 self.refuse(f"undefined definition {self.next.text}.")
             self.take()
+            sizes = yield self.size_values(len(d.sizes))
             self.expect("(")
             given = yield self.values(")")
-            self.fitting([(t.dtype, t.shape) for t in d.params], given, token)
-            made = Recursion(names, self.flat(given), (), source=source, definition=d)
+            shapes = [at_sizes(t.shape, d.sizes, sizes) for t in d.params]
+            self.fitting(
+                [(t.dtype, s) for t, s in zip(d.params, shapes, strict=True)], given, token
+            )
+            made = Recursion(
+                names, self.flat(given), (), source=source, definition=d, sizes=tuple(sizes)
+            )
         else:
             made, given = self.read_record(word, names, source)
         if len(names) != len(made.results):
@@ -146,6 +163,22 @@ class Controls(Operations):
         function = made.definition.name if isinstance(made, Recursion) else None
         operands = [Operand(None, n, t) for n, t in given]
         yield self.finish(targets, outputs(made), made, operands, [], [], None, function)
+
+    def size_values(self, count: int) -> Steps[list[Expr]]:
+        """at [n//2]: what a call gives the sizes of a definition."""
+        token = self.next
+        found: list[Expr] = []
+        while self.accept("," if found else "at"):
+            if not found:
+                self.expect("[")
+            at = self.next
+            e = yield self.expression()
+            found.append(self.fitted(e, INT64, at))
+        if found:
+            self.expect("]")
+        if len(found) != count:
+            self.refuse(f"{counted(len(found), 'value')} for {counted(count, 'size')}.", token)
+        return found
 
     def read_record(
         self, word: str, names: tuple[str, ...], source: str

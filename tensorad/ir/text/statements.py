@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tensorad.errors import InternalError
@@ -13,6 +13,7 @@ from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import TRUE, Apply, Expr, LocalSize, Reduce, Size
 from tensorad.ir.functions import Function
 from tensorad.ir.nominal import Combiner
+from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Fields, Inject, RecordType, Recursion, Tag, stand_ins
 from tensorad.ir.tensor import (
     Branch,
@@ -61,8 +62,18 @@ def format_program(p: Program) -> str:
     functions = ["\n".join(run(writer.function(f))) for f in p.functions]
     head = [constant_line(name, t) for name, t in p.constants.items()]
     head += definition_lines(writer.definitions)
+    writer.sizes = writer.of_calls
     head = [*[writer.type_line(t) for t in writer.types if isinstance(t, RecordType)], *head]
     return "\n\n".join([*(["\n".join(head)] if head else []), *functions]) + "\n"
+
+
+def _sizes_given(sizes: Iterable[LocalSize], writer: ProgramWriter) -> str:
+    """at [x_0, t < n]: the sizes that calls give."""
+    texts = [
+        writer.text(s) if s.extent is None else f"{writer.text(s)} < {writer.text(s.extent)}"
+        for s in sizes
+    ]
+    return f" at [{', '.join(texts)}]" if texts else ""
 
 
 def constant_line(name: str, t: Tensor) -> str:
@@ -148,7 +159,12 @@ class _Writer:
         self.definitions = Definitions()
         self.constants = {t: name for name, t in p.constants.items()}
         self.types = type_names(p)
-        self.sizes: Mapping[Size, str] = {}
+        own = [f for f in p.functions if f.definition is not None]
+        self.of_calls = {
+            s: f.sizes[s] for f in own if f.definition is not None for s in f.definition.sizes
+        }
+        """Names of sizes that calls give: each has one in the whole text."""
+        self.sizes: Mapping[Size, str] = self.of_calls
 
     def function(self, f: ProgramFunction) -> Steps[list[str]]:
         """The lines of a function."""
@@ -165,7 +181,9 @@ class _Writer:
         results = self.type(f.results, writer)
         lines = yield self.bindings(f.scope, self.constants, "  ")
         word = "def" if f.definition is None else "define"
-        head = f"{word} {quoted(f.name)}{sizes}({', '.join(params)}) -> {results}:"
+        given = [s for s in f.sizes if isinstance(s, LocalSize) and s in self.of_calls]
+        at = _sizes_given(given if f.definition is None else f.definition.sizes, writer)
+        head = f"{word} {quoted(f.name)}{sizes}{at}({', '.join(params)}) -> {results}:"
         return [head, *lines, f"  return {name_tree(f.scope.results[0])}"]
 
     def bindings(self, s: Scope, outer: Mapping[Tensor, str], indent: str) -> Steps[list[str]]:
@@ -205,7 +223,10 @@ class _Writer:
         for v in t.variants:
             own = self.typed([f.name for f in v.fields], stand_ins(v.fields))
             variants.append(f"{quoted(v.name)}({own})" if v.fields else quoted(v.name))
-        return f"type {self.types[t]} = {' | '.join(variants)}"
+        shapes = [dim_expr(n) for v in t.variants for f in v.fields for n in f.shape]
+        sizes = [s for s in sizes_in(*shapes) if isinstance(s, LocalSize)]
+        at = _sizes_given(sizes, self.writer({}))
+        return f"type {self.types[t]}{at} = {' | '.join(variants)}"
 
     def of_records(self, b: Run) -> str:
         """What makes or reads a record, or calls a definition."""
@@ -221,7 +242,10 @@ class _Writer:
                 name = of.variants[op.tag].name if isinstance(of, RecordType) else ""
                 return f"fields {quoted(name)} of {given}"
             case Recursion():
-                return f"recur {quoted(b.function or '')}({given})"
+                writer = self.writer({})
+                values = ", ".join(map(writer.text, op.sizes))
+                at = f" at [{values}]" if values else ""
+                return f"recur {quoted(b.function or '')}{at}({given})"
         raise InternalError(f"{type(op).__name__} has no text")
 
     def define(self, b: Define, names: Mapping[Tensor, str]) -> str:
