@@ -207,6 +207,7 @@ class Definition:
         types: name, shape and dtype of each result.
         extends: a definition whose results are the first of these.
         sizes: to which each call gives values; those with an extent are below it.
+        origin: the definition it is a derivative of, or saves for; None if of none.
     """
 
     def __init__(
@@ -216,8 +217,10 @@ class Definition:
         types: Sequence[Field],
         extends: Definition | None = None,
         sizes: Sequence[LocalSize] = (),
+        origin: Definition | None = None,
     ) -> None:
         self.name = name
+        self.origin = origin
         self.extends = extends
         self.sizes = tuple(sizes)
         self.params = tuple(params)

@@ -19,13 +19,15 @@ from tensorad.autodiff.control.pieces import with_dtype, zeros_like
 from tensorad.autodiff.control.record_flows import check_no_batch
 from tensorad.autodiff.control.records import tangent_dtype
 from tensorad.autodiff.local.overrides import Rules
-from tensorad.ir.analysis.blocks import ops_between
+from tensorad.errors import GradError
+from tensorad.ir.analysis.blocks import block_ops, inner_ops, ops_between
 from tensorad.ir.records import (
     Definition,
     Field,
     RecordType,
     Recursion,
     Variant,
+    definitions_in,
     fields_of,
     inject,
     recursion,
@@ -184,8 +186,10 @@ class _Derivation(ABC, Generic[Block_]):
         own, made = (of, by) if self.is_reverse else (by, of)
         self.given = stand_ins([saved, *own])
         sizes = definition.sizes
-        saving = Definition(f"{name}_saving", self.params, (*types, saved), definition, sizes)
-        linear = Definition(f"d{name}", self.given, made, sizes=sizes)
+        saving = Definition(
+            f"{name}_saving", self.params, (*types, saved), definition, sizes, definition
+        )
+        linear = Definition(f"d{name}", self.given, made, sizes=sizes, origin=definition)
         self.result = Derived(
             saving.later(lambda: self.made.saving), linear.later(lambda: self.made.linear), wanted
         )
@@ -213,6 +217,8 @@ class _Derivation(ABC, Generic[Block_]):
         """What the definition does, the calls in it saving what their derivatives read."""
         block = self.definition.block
         calls = _active_calls(block, [block.params[k] for k in self.wanted])
+        for d in calls:
+            _check_order(self.definition, d)
 
         def saving(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
             if not isinstance(op, Recursion) or op.definition not in calls:
@@ -294,6 +300,49 @@ def _read_of(
         else:
             stack += reversed(op_inputs(t.op))
     return list(found)
+
+
+def _check_order(definition: Definition, called: Definition) -> None:
+    """What a definition calls is no higher derivative of it, nor of what calls it.
+
+    Raises:
+        GradError: it is, and derivatives of ever higher orders would be needed.
+    """
+    (root, order), (other, higher) = _order(definition), _order(called)
+    if higher <= order or not _reaches(other, root):
+        return
+    raise GradError(
+        f"{root.name} calls a derivative of {other.name}"
+        f"{' itself' if other is root else ''}, whose derivative needs derivatives of "
+        "ever higher orders: as many as calls are nested, which only data tell.",
+        where=f"{called.name}, called by {definition.name}",
+        hint="differentiate outside of the recursion; or let the number of calls be a static "
+        "argument (static_argnames) that a Python if ends, so that each order is a function of its "
+        "own.",
+    )
+
+
+def _order(d: Definition) -> tuple[Definition, int]:
+    """What a definition is a derivative of, and of which order."""
+    order = 0
+    while d.origin is not None:
+        d, order = d.origin, order + 1
+    return d, order
+
+
+def _reaches(start: Definition, wanted: Definition) -> bool:
+    """Whether calls of a definition may come to another one, or a derivative of it."""
+    seen: dict[Definition, None] = {}
+    stack = [start]
+    while stack:
+        d, _ = _order(stack.pop())
+        if d is wanted:
+            return True
+        if d not in seen:
+            seen[d] = None
+            ops = block_ops(d.block)
+            stack += definitions_in([o for o in (*ops, *inner_ops(ops)) if isinstance(o, Control)])
+    return False
 
 
 def _active_calls(block: Block, start: Sequence[Tensor]) -> dict[Definition, Active]:
