@@ -21,7 +21,8 @@ def products_in(nodes: Sequence[Node], sizes: Sequence[LocalSize]) -> list[Expr]
     """What memory that nodes ask for has a number of elements by: products of extents that are made
     of some sizes, these themselves apart."""
     shapes = [shape for n in all_nodes(nodes) for shape in _shapes(n)]
-    found = [product_over(shape, sizes)[0] for shape in shapes] if sizes else []
+    own = dict.fromkeys(sizes)
+    found = [product_over(shape, own)[0] for shape in shapes] if own else []
     return [e for e in dict.fromkeys(found) if e is not None and not isinstance(e, LocalSize)]
 
 

@@ -255,7 +255,8 @@ class _Lowering:
         for n in range(len(op.blocks)):
             nodes = self.block(op, n, operands, kept, given)
             others = [s for s in kept if s.block != n]
-            arms.append((*nodes, *[Place(outputs(s)[0], spare[s]) for s in others]))
+            rows = [Reserve(spare[s]) for s in others if is_dynamic(spare[s])]
+            arms.append((*nodes, *rows, *[Place(outputs(s)[0], spare[s]) for s in others]))
         if isinstance(index.op, Tag) and len(arms) == len(index.op.record.variants):
             return [Choose(index, tuple(arms))]  # it is in range
         return [*self.formulas([chosen], given), Choose(chosen, tuple(arms))]

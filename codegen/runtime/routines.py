@@ -43,7 +43,7 @@ class RoutineCode:
         self.slots = slots
         self.n_dynamic = len(buffers.dynamic)
         heap = {t: -2 * (n + 1) for n, t in enumerate(buffers.dynamic)}
-        products = Products(routine.definition.sizes, routine.products)
+        products = Products(dict.fromkeys(routine.definition.sizes), routine.products)
         self.scope = Scope(slots, heap, block.GROW, products)
         self.releases = not any(is_record(t.dtype) for t in routine.results)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,7 +23,7 @@ class Products:
         told: the sizes that have the values of products of extents.
     """
 
-    sizes: Sequence[LocalSize] = ()
+    sizes: Container[LocalSize] = ()
     told: Mapping[Expr, LocalSize] = field(default_factory=dict)
 
     def of(self, shape: Shape) -> tuple[LocalSize | None, Shape]:

@@ -11,7 +11,15 @@ from os.path import basename
 from types import CodeType
 from typing import Any, Final
 
-from tensorad.errors import DefinitionError, DTypeError, InternalError, LimitError, ShapeError
+from tensorad.errors import (
+    DefinitionError,
+    DTypeError,
+    InternalError,
+    LimitError,
+    NoValueError,
+    ShapeError,
+    UserError,
+)
 from tensorad.ir.analysis.blocks import captures, inner_ops, op_sizes, ops_between, tells_trips
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, LocalSize, Size
@@ -263,14 +271,14 @@ class Frame:
         own = (*self.params, *program.reads)
         ops = ops_between(program.results, dict.fromkeys(own))
         told = dict.fromkeys([o.trips for o in (*ops, *inner_ops(ops)) if tells_trips(o)])
-        told.update(dict.fromkeys(self.shapes.sizes))
+        own_sizes = {**told, **dict.fromkeys(self.shapes.sizes)}
         used = dict.fromkeys(_used_sizes(ops, (*program.results, *own)))
         known = dict.fromkeys([n for t in own for n in t.shape if isinstance(n, Expr)])
         found = list(program.reads)
         around: dict[LocalSize, None] = {}
         for size in used:
             if isinstance(size, LocalSize):
-                around.update(_with_ends(size) if size not in told else {})
+                around.update(_with_ends(size) if size not in own_sizes else {})
             elif size not in known:
                 found.append(_with_extent(size, self.name))
                 known[size] = None
@@ -279,8 +287,7 @@ class Frame:
 
     def _check_extents(self, program: Program, told: Collection[Expr]) -> None:
         for t, path in zip(program.results, program.paths, strict=True):
-            own = sizes_in(*map(dim_expr, t.shape))
-            if any(s in told and s not in self.shapes.sizes for s in own):
+            if any(s in told for s in sizes_in(*map(dim_expr, t.shape))):
                 raise DefinitionError(
                     f"{path} has a row for each iteration of a loop, and only its run tells how "
                     "many.",
@@ -381,27 +388,16 @@ def rests_on_around(program: Program) -> bool:
 def not_resized(error: Exception, refused: Exception) -> Exception:
     """What to say where a function can neither have sizes for extents that differ from call to
     call nor be written down for each shape."""
+    needs_numbers = isinstance(refused, NoValueError) or not isinstance(refused, UserError)
+    if not needs_numbers:
+        return refused
     if not isinstance(error, LimitError):
         return error
     text, why = str(error).partition("\n  hint: ")[0], str(refused).splitlines()[0]
     return LimitError(
         text,
-        hint="it would be one function for all shapes if it took sizes for their extents, with "
-        f"ta.cond in place of if, but: {why}",
-    )
-
-
-def _with_extent(size: Size, name: str) -> Tensor:
-    """A parameter of a function around that has the extent."""
-    for frame in _open.get():
-        for t in frame.params:
-            if size in t.shape:
-                return t
-    raise DefinitionError(
-        f"{name} calls itself, and uses the size {size}, which is an extent of none of its "
-        "arguments.",
-        where=f"{name} with {size}",
-        hint=f"pass an array with the extent {size}, or {size} as a number.",
+        hint="extents that differ are sizes of one function if ta.cond asks for them, and no "
+        f"Python if, but here: {why}",
     )
 
 

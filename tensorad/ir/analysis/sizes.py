@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 from functools import reduce
 from math import prod
 from typing import Final
@@ -141,7 +141,7 @@ def elements_formula(shape: Shape, times: int = 1) -> Expr:
     return reduce(mul, symbols, known)
 
 
-def product_over(shape: Shape, sizes: Collection[LocalSize]) -> tuple[Expr | None, Shape]:
+def product_over(shape: Shape, sizes: Container[LocalSize]) -> tuple[Expr | None, Shape]:
     """The product of the extents that are made of these sizes, among those that only a run tells;
     None if there are none. And the other extents."""
     own: list[Expr] = []

@@ -21,13 +21,14 @@ class Resizing:
     def __init__(self, shapes: Sequence[Shape], sizes: Sequence[LocalSize] = ()) -> None:
         self.shapes = tuple(shapes)
         self.sizes = tuple(sizes)
+        self._sizes: dict[Dim, None] = dict.fromkeys(sizes)
 
     def values(self, given: Extents) -> dict[LocalSize, Expr] | None:
         """What the sizes are in a call with arguments of these extents; None if it does not fit."""
         known: dict[Dim, Dim] = {}
         for shape, own in zip(self.shapes, given, strict=True):
             for extent, n in zip(shape, own, strict=True):
-                wanted = known.setdefault(extent, n) if extent in self.sizes else extent
+                wanted = known.setdefault(extent, n) if extent in self._sizes else extent
                 if not same_dim(wanted, n):
                     return None
         return {s: dim_expr(known[s]) for s in self.sizes}
@@ -40,7 +41,7 @@ class Resizing:
         for path, shape, own in zip(paths, self.shapes, given, strict=True):
             made: list[Dim] = []
             for d, (extent, n) in enumerate(zip(shape, own, strict=True)):
-                wanted = known.setdefault(extent, n) if extent in self.sizes else extent
+                wanted = known.setdefault(extent, n) if extent in self._sizes else extent
                 if same_dim(wanted, n):
                     made.append(extent)
                     continue
