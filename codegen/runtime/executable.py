@@ -412,7 +412,9 @@ class Executable:
             raise too_deep(table.taking[step], call[block.DEPTH], frame.heap[0])
         if code == block.OUT_OF_MEMORY:
             reserved = table.reserved[step]
-            raise too_large(reserved, _values(reserved.words, call), frame.heap[0])
+            values, depth = _values(reserved.words, call), call[block.DEPTH]
+            _release_chunks(frame.heap, call)
+            raise too_large(reserved, values, frame.heap[0], depth)
         kernel, loops, words = table.where[step]
         check = checks_of(kernel)[code - 1]
         values = _values(words, call)
