@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tensorad.codegen.control.activation_sizes import products_in, telling
 from tensorad.codegen.control.carries import Around, copy_of, is_dynamic
+from tensorad.codegen.control.counts import count_of, products_in, scalar, telling
 from tensorad.codegen.control.in_place import (
     InPlace,
     Updates,
@@ -104,10 +104,6 @@ def lower_tree(
 def has_memory(t: Tensor) -> bool:
     """Whether the tensor may be computed into memory that is given to it."""
     return is_made(t.op)
-
-
-def _scalar(name: str, body: Expr) -> Tensor:
-    return outputs(Compute(name, (), (body,), ""))[0]
 
 
 @dataclass(frozen=True)
@@ -249,7 +245,7 @@ class _Lowering:
         index, *operands = op.operands
         last = len(op.blocks) - 1
         body = call("maximum", cast(read(index, ()), INT64), int_const(0))
-        chosen = _scalar(f"{op.name}_arm", call("minimum", body, int_const(last)))
+        chosen = scalar(f"{op.name}_arm", call("minimum", body, int_const(last)))
         spare = {s: buffer(s.name, s.shape, s.inner.dtype) for s in kept}
         arms = []
         for n in range(len(op.blocks)):
@@ -274,7 +270,7 @@ class _Lowering:
     ) -> tuple[list[Node], dict[Expr, LocalSize]]:
         """Sizes with the values of formulas of sizes, numbers and sizes themselves apart."""
         asked = [e for e in formulas if not isinstance(e, (Const, Size))]
-        counts = [_scalar("size", e) for e in asked]
+        counts = [scalar("size", e) for e in asked]
         loops = [telling("size", t) for t in counts]
         return [*self.formulas(counts, given), *loops], {
             e: loop.trips for e, loop in zip(asked, loops, strict=True)
@@ -317,7 +313,7 @@ class _Lowering:
             *[Place(t, s, op.counter) for t, s in body.rows],
         ]
         test, condition = self.test(op, body, known)
-        count, counted = _count(op, own_trips)
+        count, counted = count_of(op, own_trips)
         delivered = [t for t in wanted if t.op not in updates and t not in taken]
         by_loop: dict[Op, list[int]] = {}
         for t, o in taken.items():
@@ -358,21 +354,6 @@ class _Lowering:
         if not isinstance(condition.op, _FORMULAS):
             condition = copy_of(condition)
         return self.sequence([condition], given), condition
-
-
-def _count(op: Loop, own_trips: bool) -> tuple[Tensor | Expr | None, list[Tensor]]:
-    """How often a loop runs, if that is known before; formulas that it needs."""
-    if op.count is not None:
-        if op.count.dtype is INT64:
-            return op.count, []
-        count = _scalar(f"{op.name}_count", cast(read(op.count, ()), INT64))
-    elif own_trips:
-        return None, []
-    elif isinstance(op.trips, (Const, Size)):
-        return op.trips, []
-    else:
-        count = _scalar(f"{op.name}_count", op.trips)
-    return count, [count]
 
 
 def _runs(op: Loop) -> bool:

@@ -223,9 +223,7 @@ class StepTable:
                         self.taking[len(self._rows)] = n
                         self._step(block.KEEP, self._slots[h], place, self._slots[t], *size)
                     else:
-                        self._step(
-                            block.FILL, self._slots[h], place, self._slots[t], self._word(t)
-                        )
+                        self._step(block.FILL, self._slots[h], place, self._slots[t], self._word(t))
             case Activate():
                 passed = [self._slots[t] for t in (*n.operands, *n.results)]
                 self.taking[len(self._rows)] = n

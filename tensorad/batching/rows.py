@@ -31,9 +31,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.functions import Function, Partials, apply
 from tensorad.ir.tensor import (
-    Block,
     Dim,
-    Loop,
     Placeholder,
     Scan,
     Scatter,

@@ -29,18 +29,17 @@ from tensorad.program.calling.arguments import (
     with_function_leaves,
 )
 from tensorad.program.calling.quick import Quick
+from tensorad.program.calling.refusals import check_nesting, not_resized
+from tensorad.program.calling.resizing import Resizing
 from tensorad.program.calls import check_callable
 from tensorad.program.compiled_programs import Compiled, Example, Kind
-from tensorad.program.calling.resizing import Resizing
 from tensorad.program.recursion import (
     Frame,
     Resized,
     called_again,
-    check_nesting,
     frames_of,
     function_types,
     is_valid,
-    not_resized,
     note_rests,
     rests_on_around,
     without_functions,
@@ -235,7 +234,7 @@ class Function:
     ) -> Program:
         """The program for these shapes. Where calls inside have other extents, these are sizes; if
         it cannot be written down so, there is a program inside for each shape."""
-        check_nesting(self, self.name, given)
+        check_nesting([f.given for f in frames_of(self)[::-1]], self.name, given)
         alike = tuple(dtypes) if self._is_fixed else without_functions(dtypes)
         key = (self, given.structures, alike)
         kind = (given.structures, tuple(map(len, shapes)), alike)

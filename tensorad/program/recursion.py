@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from os.path import basename
-from types import CodeType
 from typing import Any, Final
 
 from tensorad.errors import (
     DefinitionError,
     DTypeError,
     InternalError,
-    LimitError,
-    NoValueError,
     ShapeError,
-    UserError,
 )
 from tensorad.ir.analysis.blocks import captures, inner_ops, op_sizes, ops_between, tells_trips
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Definition, Field, Recursion, recursion
-from tensorad.ir.source import is_own
-from tensorad.ir.tensor import Op, Tensor, births, dim_expr
+from tensorad.ir.tensor import Op, Shape, Tensor, births, dim_expr
 from tensorad.program.calling.arguments import Arguments, Extents, extents
+from tensorad.program.calling.refusals import endless
 from tensorad.program.calling.resizing import Resizing
 from tensorad.program.data.function_types import (
     ANY_FUNCTION,
@@ -38,17 +32,11 @@ from tensorad.program.data.function_types import (
 from tensorad.program.leaf_types import LeafTypes, with_leaves
 from tensorad.program.sides import first_difference, side_by_side
 from tensorad.program.traces import Program, Round, traced, with_values
-from tensorad.program.trees import Branching, Flat, flatten, statics, unflatten
+from tensorad.program.trees import Flat, flatten, statics, unflatten
 from tensorad.program.values import as_tensor, parameter, parameters, weak
 
-MOST_OPEN: Final = 500
-"""A function that is called for other and other kinds of arguments is nested no deeper."""
 _MOST_ROUNDS: Final = 64
 """A number is promoted twice at the most, and what is captured is known a round later."""
-_MOST_COMPOSED: Final = 8
-"""A function that is given other functions of the same code each time is nested no deeper."""
-_LARGE: Final = 1 << 40
-"""No array has this extent."""
 _open: Final[ContextVar[tuple[Frame, ...]]] = ContextVar("open", default=())
 """What is being written down, the outermost first."""
 
@@ -170,7 +158,7 @@ class Frame:
         except RecursionError as error:
             if len(_open.get()) > 1:
                 raise
-            raise _endless(self.name, error) from None
+            raise endless(self.name, error) from None
         return program, kept[0]
 
     def _without_type(self) -> DefinitionError:
@@ -271,14 +259,14 @@ class Frame:
         own = (*self.params, *program.reads)
         ops = ops_between(program.results, dict.fromkeys(own))
         told = dict.fromkeys([o.trips for o in (*ops, *inner_ops(ops)) if tells_trips(o)])
-        own_sizes = {**told, **dict.fromkeys(self.shapes.sizes)}
+        own_sizes: dict[Expr, None] = {**told, **dict.fromkeys(self.shapes.sizes)}
         used = dict.fromkeys(_used_sizes(ops, (*program.results, *own)))
         known = dict.fromkeys([n for t in own for n in t.shape if isinstance(n, Expr)])
         found = list(program.reads)
         around: dict[LocalSize, None] = {}
         for size in used:
             if isinstance(size, LocalSize):
-                around.update(_with_ends(size) if size not in own_sizes else {})
+                around.update({} if size in own_sizes else {size: None})
             elif size not in known:
                 found.append(_with_extent(size, self.name))
                 known[size] = None
@@ -360,15 +348,6 @@ def _used_sizes(ops: Sequence[Op], tensors: Sequence[Tensor]) -> list[Size]:
     return list({**found, **dict.fromkeys(sizes_in(*shapes))})
 
 
-def _with_ends(size: LocalSize) -> dict[LocalSize, None]:
-    """A size behind those that it is below."""
-    found = {size: None}
-    ends = [] if size.extent is None else sizes_in(size.extent)
-    for s in [s for s in ends if isinstance(s, LocalSize)]:
-        found = {**_with_ends(s), **found}
-    return found
-
-
 def called_again(program: Program, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The results of a function that calls itself, on other operands of the same shapes."""
     first = program.results[0].op
@@ -385,19 +364,17 @@ def rests_on_around(program: Program) -> bool:
     return any(isinstance(s, LocalSize) and s not in own for s in used)
 
 
-def not_resized(error: Exception, refused: Exception) -> Exception:
-    """What to say where a function can neither have sizes for extents that differ from call to
-    call nor be written down for each shape."""
-    needs_numbers = isinstance(refused, NoValueError) or not isinstance(refused, UserError)
-    if not needs_numbers:
-        return refused
-    if not isinstance(error, LimitError):
-        return error
-    text, why = str(error).partition("\n  hint: ")[0], str(refused).splitlines()[0]
-    return LimitError(
-        text,
-        hint="extents that differ are sizes of one function if ta.cond asks for them, and no "
-        f"Python if, but here: {why}",
+def _with_extent(size: Size, name: str) -> Tensor:
+    """A parameter of a function around that has the extent."""
+    for frame in _open.get():
+        for t in frame.params:
+            if size in t.shape:
+                return t
+    raise DefinitionError(
+        f"{name} calls itself, and uses the size {size}, which is an extent of none of its "
+        "arguments.",
+        where=f"{name} with {size}",
+        hint=f"pass an array with the extent {size}, or {size} as a number.",
     )
 
 
@@ -450,57 +427,3 @@ def is_valid(rests: Sequence[Round]) -> bool:
     """Whether what rests on these may be used: they are complete, or still being written."""
     now = [f.round for f in _open.get()]
     return all(r.is_complete or (r.definition is not None and r in now) for r in rests)
-
-
-def check_nesting(function: object, name: str, given: Arguments) -> None:
-    """A function is not called for ever other arguments.
-
-    Raises:
-        LimitError: it is nested too deep in itself.
-    """
-    own = frames_of(function)[::-1]
-    is_large = any(isinstance(n, int) and n > _LARGE for s in extents(given.leaves) for n in s)
-    kind = _by_code(given)
-    composed = [f for f in own if _by_code(f.given) == kind]
-    if len(own) < MOST_OPEN and len(composed) < _MOST_COMPOSED and not (own and is_large):
-        return
-    before, now = _signature(own[-1].given), _signature(given)
-    raise LimitError(
-        f"{name} calls itself {len(own)} times, each time with arguments of another kind.",
-        where=side_by_side(("a call", "the call inside"), before, now, ""),
-        hint="a call of the same kind stays a call: let shapes, dtypes and static arguments be "
-        "the same in each (functions are, given as ta.fn(f)); a count that is static ends the "
-        "calls by a Python if.",
-    )
-
-
-def _by_code(given: Arguments) -> object:
-    """What tells arguments apart, functions by their code alone."""
-    found: list[object] = [extents(given.leaves)]
-    for name, structure in given.structures:
-        for path, value in statics(structure, name):
-            found.append((path, getattr(value, "__code__", value)))
-    return found
-
-
-def _endless(name: str, error: RecursionError) -> DefinitionError:
-    """What to say of a Python function that calls itself without end."""
-    codes: list[CodeType] = []
-    at = error.__traceback__
-    while at is not None:
-        codes.append(at.tb_frame.f_code)
-        at = at.tb_next
-    users = Counter([c for c in codes if not is_own(c.co_filename)])
-    code = users.most_common(1)[0][0]
-    return DefinitionError(
-        f"{name} calls functions without end while it is written down.",
-        where=f"{code.co_name} at {basename(code.co_filename)}:{code.co_firstlineno}",
-        hint="a Python function that calls itself under a branch of ta.cond is written down again "
-        "in each call: decorate it with @ta.function, so that its calls stay calls.",
-    )
-
-
-def _signature(given: Arguments) -> Flat:
-    names = tuple([name for name, _ in given.structures])
-    children = tuple([s for _, s in given.structures])
-    return Flat(given.leaves, given.paths, Branching(dict, names, names, children))

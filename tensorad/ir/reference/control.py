@@ -72,8 +72,9 @@ def run_control(
         case Recursion():
             block = op.definition.block
             given_to = dict(zip(block.params, [arrays[t] for t in op.operands], strict=True))
-            values = [interpreter.value(e, sizes) for e in op.sizes]
-            own = {**sizes, **dict(zip(op.definition.sizes, values, strict=True))}
+            own = dict(sizes)
+            for s, e in zip(op.definition.sizes, op.sizes, strict=True):
+                own[s] = interpreter.value(e, sizes)
             made = interpreter.evaluate(block.results, given_to, own)
             return dict(zip(outputs(op), made, strict=True))
     raise InternalError(f"{type(op).__name__} has no meaning")

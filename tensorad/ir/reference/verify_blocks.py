@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tensorad.ir.arrays.checkpoints import Checkpoint
 from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import Expr, LocalSize
+from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Field, Fields, Inject, Recursion, Tag, is_record
 from tensorad.ir.tensor import Branch, Control, FunctionCall, Loop, Tensor, dim_expr
 from tensorad.ir.text.printer import format_expr
@@ -74,6 +75,9 @@ def _verify_fields(values: Sequence[Tensor], fields: Sequence[Field]) -> None:
 def _verify_call(op: Recursion) -> None:
     d = op.definition
     require(len(d.sizes) == len(op.sizes), "values do not fit the sizes of a definition")
+    for s in sizes_in(*[dim_expr(n) for p in d.params for n in p.shape]):
+        is_given = not isinstance(s, LocalSize) or s in dict.fromkeys(d.sizes)
+        require(is_given, "a param has a size that no call gives", s)
     for e in op.sizes:
         require(e.dtype is INT64, "the value of a size is not an int64 expression", e)
     for params, given in ((d.params, op.operands), (d.types, d.block.results)):

@@ -121,6 +121,20 @@ class ProgramWriter(ExprWriter):
         """The extents of a tensor, with commas between them."""
         return ", ".join([self.text(dim_expr(n)) for n in t.shape])
 
+    def sizes_given(self, sizes: Iterable[LocalSize]) -> str:
+        """at [x_0, t < n]: the sizes that calls give; below what, if that is known there."""
+        texts: list[str] = []
+        known: dict[Expr, None] = {}
+        for s in sizes:
+            end = s.extent
+            local = [] if end is None else [e for e in sizes_in(end) if isinstance(e, LocalSize)]
+            below = end is not None and all(e in known for e in local)
+            texts.append(
+                self.text(s) + (f" < {self.text(end)}" if end is not None and below else "")
+            )
+            known[s] = None
+        return f" at [{', '.join(texts)}]" if texts else ""
+
     def size_name(self, e: Size) -> str:
         """What the text calls a size."""
         return self.sizes.get(e, e.name)

@@ -182,9 +182,7 @@ class Lister:
         self.wanted: dict[Signature, Wanted] = {}
         self.function_names = Names()
         self.definitions: dict[Definition, str] = {}
-        self.size_names = Names()
-        self.of_calls: dict[LocalSize, str] = {}
-        """Sizes that calls of definitions give, by names of the whole text."""
+        self.sizes = CallSizes()
         self.constants: dict[str, Tensor] = {}
         self.constant_names: dict[Tensor, str] = {}
         self.global_names = Names()
@@ -224,14 +222,14 @@ class Lister:
         own = Own(Names())
         given = forest_leaves([t for _, t in params])
         roots = tree_leaves(results)
-        for size in () if definition is None else definition.sizes:
-            if size not in self.of_calls:
-                self.of_calls[size] = self.size_names.unique(size.label)
-        for op in (*ops_between((*roots, *extra), dict.fromkeys(given)), *[t.op for t in given]):
-            for size in op_sizes(op):
-                self.name_size(own, size)
-        for size in () if definition is None else definition.sizes:
-            self.name_size(own, size)
+        of_calls = () if definition is None else definition.sizes
+        self.sizes.add(of_calls)
+        ops = [*ops_between((*roots, *extra), dict.fromkeys(given)), *[t.op for t in given]]
+        for size in (*[s for op in ops for s in op_sizes(op)], *of_calls):
+            called_size = self.sizes(size)
+            if called_size is not None:
+                own.sizes[size] = called_size
+                own.names.counts.setdefault(called_size, 1)
         fields: list[Binding] = []
         names: dict[Tensor, str] = {}
         called = [(own.names.unique(n), tree) for n, tree in params]
@@ -245,14 +243,6 @@ class Lister:
         if definition is None:
             self.by_signature[signature_of(made)] = made
         return made
-
-    def name_size(self, own: Own, size: Size) -> None:
-        """Give a size its name in a function: those of loops have theirs where they are told."""
-        if isinstance(size, LocalSize) and size not in self.of_calls:
-            return
-        own.sizes[size] = self.of_calls[size] if isinstance(size, LocalSize) else size.name
-        own.names.counts.setdefault(own.sizes[size], 1)
-        self.size_names.counts.setdefault(own.sizes[size], 1)
 
     def scope(
         self, own: Own, names: dict[Tensor, str], results: Sequence[Tensor],

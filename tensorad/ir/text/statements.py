@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tensorad.errors import InternalError
@@ -13,7 +13,6 @@ from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import TRUE, Apply, Expr, LocalSize, Reduce, Size
 from tensorad.ir.functions import Function
 from tensorad.ir.nominal import Combiner
-from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Fields, Inject, RecordType, Recursion, Tag, stand_ins
 from tensorad.ir.tensor import (
     Branch,
@@ -65,15 +64,6 @@ def format_program(p: Program) -> str:
     writer.sizes = writer.of_calls
     head = [*[writer.type_line(t) for t in writer.types if isinstance(t, RecordType)], *head]
     return "\n\n".join([*(["\n".join(head)] if head else []), *functions]) + "\n"
-
-
-def _sizes_given(sizes: Iterable[LocalSize], writer: ProgramWriter) -> str:
-    """at [x_0, t < n]: the sizes that calls give."""
-    texts = [
-        writer.text(s) if s.extent is None else f"{writer.text(s)} < {writer.text(s.extent)}"
-        for s in sizes
-    ]
-    return f" at [{', '.join(texts)}]" if texts else ""
 
 
 def constant_line(name: str, t: Tensor) -> str:
@@ -160,7 +150,7 @@ class _Writer:
         self.constants = {t: name for name, t in p.constants.items()}
         self.types = type_names(p)
         own = [f for f in p.functions if f.definition is not None]
-        self.of_calls = {
+        self.of_calls: dict[Size, str] = {
             s: f.sizes[s] for f in own if f.definition is not None for s in f.definition.sizes
         }
         """Names of sizes that calls give: each has one in the whole text."""
@@ -182,7 +172,7 @@ class _Writer:
         lines = yield self.bindings(f.scope, self.constants, "  ")
         word = "def" if f.definition is None else "define"
         given = [s for s in f.sizes if isinstance(s, LocalSize) and s in self.of_calls]
-        at = _sizes_given(given if f.definition is None else f.definition.sizes, writer)
+        at = writer.sizes_given(given if f.definition is None else f.definition.sizes)
         head = f"{word} {quoted(f.name)}{sizes}{at}({', '.join(params)}) -> {results}:"
         return [head, *lines, f"  return {name_tree(f.scope.results[0])}"]
 
@@ -225,7 +215,7 @@ class _Writer:
             variants.append(f"{quoted(v.name)}({own})" if v.fields else quoted(v.name))
         shapes = [dim_expr(n) for v in t.variants for f in v.fields for n in f.shape]
         sizes = [s for s in sizes_in(*shapes) if isinstance(s, LocalSize)]
-        at = _sizes_given(sizes, self.writer({}))
+        at = self.writer({}).sizes_given(sizes)
         return f"type {self.types[t]}{at} = {' | '.join(variants)}"
 
     def of_records(self, b: Run) -> str:

@@ -1,4 +1,8 @@
-"""Sizes that calls of definitions give: their values at a call, and products of extents inside."""
+"""Numbers that are computed before they decide: of iterations, and of elements in calls.
+
+How often loops run, what the sizes of a definition are in a call, and products of extents that are
+made of these.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,29 @@ from collections.abc import Sequence
 
 from tensorad.codegen.loops.ir import Make, Node, Place, Repeat, Reserve, all_nodes
 from tensorad.ir.analysis.sizes import product_over
-from tensorad.ir.expr import Expr, LocalSize, local_size
-from tensorad.ir.tensor import Shape, Tensor
+from tensorad.ir.dtypes import INT64
+from tensorad.ir.expr import Const, Expr, LocalSize, Size, cast, local_size, read
+from tensorad.ir.tensor import Compute, Loop, Shape, Tensor, outputs
+
+
+def scalar(name: str, body: Expr) -> Tensor:
+    """A 0-d tensor of a formula."""
+    return outputs(Compute(name, (), (body,), ""))[0]
+
+
+def count_of(op: Loop, own_trips: bool) -> tuple[Tensor | Expr | None, list[Tensor]]:
+    """How often a loop runs, if that is known before; formulas that it needs."""
+    if op.count is not None:
+        if op.count.dtype is INT64:
+            return op.count, []
+        count = scalar(f"{op.name}_count", cast(read(op.count, ()), INT64))
+    elif own_trips:
+        return None, []
+    elif isinstance(op.trips, (Const, Size)):
+        return op.trips, []
+    else:
+        count = scalar(f"{op.name}_count", op.trips)
+    return count, [count]
 
 
 def telling(label: str, count: Tensor) -> Repeat:
