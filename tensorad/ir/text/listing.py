@@ -25,7 +25,7 @@ from tensorad.ir.tensor import (
     saved,
 )
 from tensorad.ir.text import printer
-from tensorad.ir.text.names import Names
+from tensorad.ir.text.names import CallSizes, Names
 from tensorad.ir.text.program import (
     Binding,
     Define,
