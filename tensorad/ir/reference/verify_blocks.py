@@ -74,7 +74,6 @@ def _verify_fields(values: Sequence[Tensor], fields: Sequence[Field]) -> None:
 
 def _verify_call(op: Recursion) -> None:
     d = op.definition
-    require(len(d.sizes) == len(op.sizes), "values do not fit the sizes of a definition")
     for s in sizes_in(*[dim_expr(n) for p in d.params for n in p.shape]):
         is_given = not isinstance(s, LocalSize) or s in dict.fromkeys(d.sizes)
         require(is_given, "a param has a size that no call gives", s)
