@@ -8,11 +8,11 @@ import numpy as np
 
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.ir import Routine
+from tensorad.codegen.loops.run_sizes import Products
 from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.runtime.arena import Array, plan_arena
 from tensorad.codegen.runtime.lifetimes import find_buffers
 from tensorad.codegen.runtime.record_layout import RecordPart, value_of
-from tensorad.codegen.runtime.run_sizes import Products
 from tensorad.codegen.runtime.step_table import Mark, Scope, Word
 from tensorad.ir.analysis.sizes import bytes_of
 from tensorad.ir.expr import Expr, LocalSize, Size

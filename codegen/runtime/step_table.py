@@ -25,10 +25,10 @@ from tensorad.codegen.loops.ir import (
     Settle,
     all_nodes,
 )
+from tensorad.codegen.loops.run_sizes import NO_PRODUCTS, Products, and_more, at_most, unknown
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.runtime.python_calls import PythonCall
 from tensorad.codegen.runtime.record_layout import RecordPart, alignment_of, lies_apart
-from tensorad.codegen.runtime.run_sizes import NO_PRODUCTS, Products, and_more, at_most, unknown
 from tensorad.errors import InternalError
 from tensorad.ir.expr import Const, Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in

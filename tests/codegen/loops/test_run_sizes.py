@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tensorad.codegen.loops.run_sizes import NO_PRODUCTS, Products, and_more, at_most, unknown
 from tensorad.codegen.loops.scratch import buffer
-from tensorad.codegen.runtime.run_sizes import NO_PRODUCTS, Products, and_more, at_most, unknown
 from tensorad.ir.analysis.sizes import product_over
 from tensorad.ir.dtypes import FLOAT64
 from tensorad.ir.expr import int_const, local_size, mul, size_var
