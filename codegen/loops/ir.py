@@ -317,12 +317,14 @@ class Activate:
 
     Attributes:
         sizes: the values of the definition's sizes: sizes or numbers.
+        totals: those of the results that it is added to in place.
     """
 
     definition: Definition
     operands: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
     sizes: tuple[Expr, ...] = ()
+    totals: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,6 +336,7 @@ class Routine:
         results: lie where the results of a call do; each is stored once.
         products: the sizes that the first nodes give the values of products of extents which are
             made of the definition's sizes: what tensors need memory by.
+        totals: those of the results that have values before, to which is added.
     """
 
     definition: Definition
@@ -341,6 +344,7 @@ class Routine:
     results: tuple[Tensor, ...]
     nodes: tuple[Node, ...]
     products: Mapping[Expr, LocalSize] = field(default_factory=dict)
+    totals: tuple[Tensor, ...] = ()
 
 
 Node = (

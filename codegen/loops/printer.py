@@ -171,7 +171,9 @@ class _Printer:
             given, made = [", ".join(map(self.tensor, ts)) for ts in (n.operands, n.results)]
             sizes = ", ".join([self.expr(e, 0) for e in n.sizes])
             at = f" at [{sizes}]" if sizes else ""
-            self.line(0, f"{made} = {n.definition.name}({given}){at}")
+            sums = ", ".join(map(self.tensor, n.totals))
+            adding = f", added to {sums}" if sums else ""
+            self.line(0, f"{made} = {n.definition.name}({given}){at}{adding}")
 
     def routine(self, r: Routine, comments: Mapping[Kernel, Sequence[str]]) -> None:
         """The nodes of a definition, with its params and results."""
