@@ -4,7 +4,9 @@ A record has one of the variants of its type, and a value for each field of the 
 tensor of the type is a handle of it; records are never changed, so equal handles are equal values.
 They are told apart by a branch by their tag, whose blocks use the fields of one variant each.
 These operations have no effects: a program with them is data flow like any other. What a definition
-uses are its params, constants, and sizes that are extents of its params.
+uses are its params, constants, sizes that are extents of its params, and the sizes that calls give
+it: those may have other values in each call, and so may shapes of params, results and fields of
+records that are made of them.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 
 from tensorad.errors import DefinitionError, InternalError
 from tensorad.ir.dtypes import INT64, DType
+from tensorad.ir.expr import Expr, LocalSize
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import (
     Block,
@@ -24,8 +27,11 @@ from tensorad.ir.tensor import (
     Placeholder,
     Shape,
     Tensor,
+    dim_expr,
+    dim_of,
     outputs,
 )
+from tensorad.ir.visit import substitute_all
 
 
 class Field(NamedTuple):
@@ -236,6 +242,8 @@ class Definition:
         extends: a definition whose results are the first of these.
         totals: numbers of results that are sums of what calls inside give and of more, in any
             order: each addend may be added where the sum lies.
+        sizes: to which each call gives values; those with an extent are below it.
+        origin: the definition it is a derivative of, or saves for; None if of none.
     """
 
     def __init__(
@@ -245,10 +253,14 @@ class Definition:
         types: Sequence[Field],
         extends: Definition | None = None,
         totals: Sequence[int] = (),
+        sizes: Sequence[LocalSize] = (),
+        origin: Definition | None = None,
     ) -> None:
         self.name = name
+        self.origin = origin
         self.extends = extends
         self.totals = tuple(totals)
+        self.sizes = tuple(sizes)
         self.params = tuple(params)
         self.types = tuple(types)
         self.derived: dict[object, Any] = {}
@@ -297,13 +309,31 @@ class Definition:
 
 @dataclass(frozen=True, eq=False)
 class Recursion(Control):
-    """The results of a definition on the operands: a call that stays one."""
+    """The results of a definition on the operands: a call that stays one.
+
+    Attributes:
+        sizes: the values of the definition's sizes, by what is known around the call.
+    """
 
     definition: Definition = field(kw_only=True)
+    sizes: tuple[Expr, ...] = field(default=(), kw_only=True)
 
     @property
     def results(self) -> tuple[Tensor, ...]:
-        return stand_ins(self.definition.types)
+        types = self.definition.types
+        return stand_ins([f._replace(shape=self.here(f.shape)) for f in types])
+
+    def here(self, shape: Shape) -> Shape:
+        """A shape of the definition's with the sizes of this call."""
+        return at_sizes(shape, self.definition.sizes, self.sizes)
+
+
+def at_sizes(shape: Shape, sizes: Sequence[LocalSize], values: Sequence[Expr]) -> Shape:
+    """A shape with values for some sizes."""
+    if all(a is b for a, b in zip(sizes, values, strict=True)):
+        return shape
+    given: dict[Expr, Expr] = dict(zip(sizes, values, strict=True))
+    return tuple(map(dim_of, substitute_all([dim_expr(n) for n in shape], given)))
 
 
 def inject(dtype: RecordType, tag: int, fields: Sequence[Tensor], name: str = "") -> Tensor:
@@ -313,12 +343,16 @@ def inject(dtype: RecordType, tag: int, fields: Sequence[Tensor], name: str = ""
 
 
 def recursion(
-    definition: Definition, operands: Sequence[Tensor], source: str | None = None
-) -> tuple[Tensor, ...]:
+    definition: Definition, operands: Sequence[Tensor], source: str | None = None,
+    sizes: Sequence[Expr] = (),
+) -> tuple[Tensor, ...]:  # fmt: skip
     """The results of a call."""
     names = tuple([t.name for t in definition.types])
     where = source_line() if source is None else source
-    return outputs(Recursion(names, tuple(operands), (), source=where, definition=definition))
+    op = Recursion(
+        names, tuple(operands), (), source=where, definition=definition, sizes=tuple(sizes)
+    )
+    return outputs(op)
 
 
 def tag_of(handle: Tensor) -> Tensor:

@@ -11,9 +11,17 @@ import numpy as np
 from tensorad.errors import counted
 from tensorad.ir.arrays.checkpoints import Checkpoint
 from tensorad.ir.arrays.foreign import NamedRun, ResultChecks, foreign_call
-from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import Size
-from tensorad.ir.records import Definition, Fields, Inject, RecordType, Recursion, Tag
+from tensorad.ir.dtypes import INT64, DType
+from tensorad.ir.expr import Expr, LocalSize, Size
+from tensorad.ir.records import (
+    Definition,
+    Fields,
+    Inject,
+    RecordType,
+    Recursion,
+    Tag,
+    at_sizes,
+)
 from tensorad.ir.tensor import (
     Block,
     Control,
@@ -65,6 +73,8 @@ class Controls(Operations):
         super().__init__(text)
         self.definitions: dict[str, Definition] = {}
         self.foreign: Mapping[str, Callable[..., Any]] = {}
+        self.of_calls: dict[str, LocalSize] = {}
+        """Sizes that calls of definitions give, by names of the whole text."""
 
     def statements(self) -> Steps[None]:
         """All lines of a block up to the one that ends it."""
@@ -153,10 +163,16 @@ class Controls(Operations):
             if d is None:
                 self.refuse(f"undefined definition {self.next.text}.")
             self.take()
+            sizes = yield self.size_values(len(d.sizes))
             self.expect("(")
             given = yield self.values(")")
-            self.fitting([(t.dtype, t.shape) for t in d.params], given, token)
-            made = Recursion(names, self.flat(given), (), source=source, definition=d)
+            shapes = [at_sizes(t.shape, d.sizes, sizes) for t in d.params]
+            self.fitting(
+                [(t.dtype, s) for t, s in zip(d.params, shapes, strict=True)], given, token
+            )
+            made = Recursion(
+                names, self.flat(given), (), source=source, definition=d, sizes=tuple(sizes)
+            )
         else:
             made, given = self.read_record(word, names, source)
         if len(names) != len(made.results):
@@ -165,6 +181,22 @@ class Controls(Operations):
         function = made.definition.name if isinstance(made, Recursion) else None
         operands = [Operand(None, n, t) for n, t in given]
         yield self.finish(targets, outputs(made), made, operands, [], [], None, function)
+
+    def size_values(self, count: int) -> Steps[list[Expr]]:
+        """at [n//2]: what a call gives the sizes of a definition."""
+        token = self.next
+        found: list[Expr] = []
+        while self.accept("," if found else "at"):
+            if not found:
+                self.expect("[")
+            at = self.next
+            e = yield self.expression()
+            found.append(self.fitted(e, INT64, at))
+        if found:
+            self.expect("]")
+        if len(found) != count:
+            self.refuse(f"{counted(len(found), 'value')} for {counted(count, 'size')}.", token)
+        return found
 
     def read_record(
         self, word: str, names: tuple[str, ...], source: str

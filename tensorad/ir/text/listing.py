@@ -26,7 +26,7 @@ from tensorad.ir.tensor import (
     saved,
 )
 from tensorad.ir.text import printer
-from tensorad.ir.text.names import Names
+from tensorad.ir.text.names import CallSizes, Names
 from tensorad.ir.text.program import (
     Binding,
     Define,
@@ -184,6 +184,7 @@ class Lister:
         self.wanted: dict[Signature, Wanted] = {}
         self.function_names = Names()
         self.definitions: dict[Definition, str] = {}
+        self.sizes = CallSizes()
         self.constants: dict[str, Tensor] = {}
         self.constant_names: dict[Tensor, str] = {}
         self.global_names = Names()
@@ -223,11 +224,14 @@ class Lister:
         own = Own(Names())
         given = forest_leaves([t for _, t in params])
         roots = tree_leaves(results)
-        for op in (*ops_between((*roots, *extra), dict.fromkeys(given)), *[t.op for t in given]):
-            for size in op_sizes(op):
-                if not isinstance(size, LocalSize):
-                    own.sizes[size] = size.name
-                    own.names.counts.setdefault(size.name, 1)
+        of_calls = () if definition is None else definition.sizes
+        self.sizes.add(of_calls)
+        ops = [*ops_between((*roots, *extra), dict.fromkeys(given)), *[t.op for t in given]]
+        for size in (*[s for op in ops for s in op_sizes(op)], *of_calls):
+            called_size = self.sizes(size)
+            if called_size is not None:
+                own.sizes[size] = called_size
+                own.names.counts.setdefault(called_size, 1)
         fields: list[Binding] = []
         names: dict[Tensor, str] = {}
         called = [(own.names.unique(n), tree) for n, tree in params]
