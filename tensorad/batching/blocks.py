@@ -100,9 +100,9 @@ def through(op: Control, level: Level, kept: Sequence[Saved]) -> None:
             level.calls[key] = blocks
     given = [*map(level.of, op.operands), *[level.each[s] for s in used]]
     made = replace(op, operands=tuple(given), blocks=blocks)
-    if isinstance(made, FunctionCall) and isinstance(op, FunctionCall) and op.rule is not None:
+    if isinstance(op, FunctionCall) and op.rule is not None and (differ or used):
         rows = RowsRule(op, tuple(differ), replace(level.empty(), calls={}, differing={}))
-        made = replace(made, rule=rows.rule)
+        made = replace(op, operands=made.operands, blocks=made.blocks, rule=rows.rule)
     keep_outputs(op, made, with_axis, level)
     for s in kept:
         t, own_level = outputs(s)[0], levels[s.block]
