@@ -16,6 +16,7 @@ from tensorad.autodiff.checks import (
     check_wrt,
     leading_axes,
 )
+from tensorad.autodiff.control.handles import moves_handles
 from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import with_dtype, zeros_like
 from tensorad.autodiff.control.recursion import Moving
@@ -241,7 +242,7 @@ class Push:
             advance()
             viewed = view(op)
             made = outputs(op)
-            if isinstance(op, (Control, Saved)):
+            if isinstance(op, (Control, Saved)) or moves_handles(op):
                 self._push_control(op, saves)
             elif any(t in self.tangents for t in differentiable_inputs(viewed)):
                 pairs = list(zip(made, self._push(viewed, made), strict=True))
@@ -251,7 +252,7 @@ class Push:
             for rule in rules_at(op, self.rules):
                 self._push_rule(rule)
 
-    def _push_control(self, op: Control | Saved, saves: Mapping[Control, Sequence[Saved]]) -> None:
+    def _push_control(self, op: Op, saves: Mapping[Control, Sequence[Saved]]) -> None:
         """The tangents of the outputs, and of all that is saved of the inside."""
         moved = [t for t in derivation_inputs(op, self.rules) if t in self.tangents]
         is_told = op not in saves and all(is_ruled(t, self.rules) for t in outputs(op))

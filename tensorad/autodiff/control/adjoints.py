@@ -13,6 +13,7 @@ from tensorad.autodiff.control.activity import (
 )
 from tensorad.autodiff.control.backwards import Backwards, On, Pairs, Params, Swept
 from tensorad.autodiff.control.branches import BranchAdjoints
+from tensorad.autodiff.control.handles import handle_adjoints
 from tensorad.autodiff.control.heads import (
     BlockAdjoints,
     Given,
@@ -53,9 +54,11 @@ from tensorad.ir.records import Fields, Inject, Recursion, is_record
 from tensorad.ir.tensor import (
     Block,
     Branch,
+    Compute,
     Control,
     FunctionCall,
     Loop,
+    Op,
     Tensor,
     dim_of,
     outputs,
@@ -65,7 +68,7 @@ from tensorad.ir.visit import topological_ops
 from tensorad.simplify.control.levels import in_place_of
 
 
-def control_adjoints(op: Control, given: Given) -> list[Sent]:
+def control_adjoints(op: Op, given: Given) -> list[Sent]:
     """What operands receive, those that receive something."""
     if isinstance(op, Loop):
         return _LoopAdjoints(op, given).run()
@@ -74,6 +77,8 @@ def control_adjoints(op: Control, given: Given) -> list[Sent]:
     if not any(t in given.heads for t in outputs(op)):
         return []
     match op:
+        case Compute():
+            return handle_adjoints(op, given)
         case Inject():
             return inject_adjoints(op, given)
         case Fields():

@@ -141,7 +141,10 @@ def _wrong_shape(t: Tensor, shape: Sequence[int]) -> ShapeError:
 
 def _bound_array(t: Tensor, value: Any, run: _Run) -> Array:
     if is_record(t.dtype):
-        return bound_record(t, value)
+        found = bound_record(t, value)
+        if found.shape != tuple(run.shape(t)):
+            raise _wrong_shape(t, found.shape)
+        return found
     array = np.asarray(value)
     if tuple(array.shape) != tuple(run.shape(t)):
         raise _wrong_shape(t, array.shape)

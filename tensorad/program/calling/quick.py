@@ -39,6 +39,8 @@ def told(values: Sequence[object], fixed: Sequence[bool]) -> tuple[Known, list[A
                 return None
             at = stack.pop()
             kind = type(at)
+            if kind is np.ndarray and at.dtype.hasobject:
+                return None  # an array of values of a data type
             if kind is np.ndarray:
                 key += (at.dtype, at.shape)
                 leaves.append(at)
