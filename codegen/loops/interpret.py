@@ -375,7 +375,7 @@ class _Run:
                 array = self.buffer(e.tensor)
                 where = tuple([int(i) for i in args])
                 check_index(e.tensor, where, array.shape, "read")
-                return array[where].item()
+                return array.item(*where)
             case Call():
                 return evaluate_call(e.op, e.dtype, args)
             case Cast():

@@ -241,7 +241,7 @@ class _Run:
     def update(self, op: Scatter, u: Update, result: Array, scope: Scope) -> None:
         *where, value = self.values((*u.indices, u.value), scope)
         _check_index(op.name, where, result.shape, "written")
-        old = result[tuple(where)].item()
+        old = result.item(*where)
         result[tuple(where)] = self.combine(op.combiner, [old], [value])[0]
 
     def scan(self, op: Scan) -> list[Array]:
@@ -348,7 +348,7 @@ class _Run:
             case Read():
                 array = self.arrays[e.tensor]
                 _check_index(e.tensor.name, args, array.shape, "read")
-                return array[tuple(args)].item()
+                return array.item(*args)
             case Call():
                 return evaluate_call(e.op, e.dtype, args)
             case Cast():
@@ -361,7 +361,7 @@ class _Run:
 
 def _at(arrays: Sequence[Array], where: Sequence[int], name: str) -> list[Any]:
     _check_index(name, where, arrays[0].shape, "written")
-    return [a[tuple(where)].item() for a in arrays]
+    return [a.item(*where) for a in arrays]
 
 
 def _set(arrays: Sequence[Array], where: Sequence[int], values: Sequence[Any]) -> None:
