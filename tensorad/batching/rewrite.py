@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tensorad.batching import arms, blocks, python, singly, uneven
+from tensorad.batching import arms, blocks, nested, python, singly, uneven
 from tensorad.batching.dependence import of_loop
 from tensorad.batching.formulas import with_rows
 from tensorad.batching.level import Level
@@ -35,6 +35,8 @@ _LEFT_OUT: Final = (Placeholder, Constant, Saved)
 
 def give_images(level: Level, wanted: Sequence[Tensor]) -> None:
     """Fill in the images of tensors, and of all that they are computed from."""
+    for mapped in nested.maps_behind(wanted, {**level.image, **level.plain}):
+        nested.through(mapped, level)
     known = {**level.image, **level.plain}
     ops = ops_between([t for t in wanted if t not in known], known)
     kept = saves_of(ops)

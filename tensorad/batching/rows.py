@@ -132,6 +132,7 @@ class Rows:
     def level(self, around: Level) -> Level:
         """A level of these rows: what tensors from around it are there is to be filled in."""
         found = around.empty(dim_of(self.size))
+        around.lists.append(self)
         found.told = self.told
         found.each = {s: self.gathered(t) for s, t in around.each.items()}
         return found
