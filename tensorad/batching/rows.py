@@ -18,6 +18,7 @@ from tensorad.ir.expr import (
     Expr,
     LocalSize,
     Param,
+    axis,
     call,
     cast,
     const,
@@ -120,7 +121,18 @@ class Rows:
         """Which row the one at a place of the list is."""
         return read(self.at, (r,))
 
-    def placed(self, t: Tensor, into: Tensor | None, rows: Dim) -> Tensor:
+    def kept(self, t: Tensor, rows: Dim) -> Tensor:
+        """(size, *shape) -> (rows, *shape): t at these rows, unspecified at others, which are not
+        written: a scan of one step each."""
+        axes = compute_axes(t.shape)
+        place = (self.number(axes[0]), *axes[1:])
+        scan = Scan(
+            t.name, axes, (axis("step", 0, 1),), (read(t, axes),), set_combiner(t.dtype),
+            (const(0, t.dtype),), (rows, *t.shape[1:]), place, source="",
+        )  # fmt: skip
+        return scan_results(scan)[0]
+
+    def placed(self, t: Tensor, into: Tensor, rows: Dim) -> Tensor:
         """(size, *shape) -> (rows, *shape): t at these rows, at others what `into` has there."""
         r, *axes = compute_axes(t.shape)
         update = Update((self.number(r), *axes), read(t, (r, *axes)))

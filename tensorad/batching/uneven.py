@@ -117,10 +117,7 @@ class _Uneven:
 
     def whole(self, t: Tensor, inner: Level, rows: Rows) -> Tensor:
         """A tensor of the block for all rows, unspecified where there is no iteration."""
-        for p, carry in zip(self.body.params, self.params, strict=False):
-            if t is p:
-                return carry
-        return rows.placed(inner.spread(t), None, self.level.rows)
+        return rows.kept(inner.spread(t), self.level.rows)
 
     def finish(self, made: Loop, kept: Sequence[Saved], inner: Level, rows: Rows) -> None:
         """Images of the outputs and of what is saved."""
