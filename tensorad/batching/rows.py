@@ -7,6 +7,7 @@ from functools import cache
 
 from tensorad.batching.level import Level
 from tensorad.ir.arrays.elementwise import compute_axes, formula
+from tensorad.ir.arrays.listed import kept_at
 from tensorad.ir.arrays.prefix import prefix_scan
 from tensorad.ir.arrays.scan_outputs import last_states, scan_results
 from tensorad.ir.combiner import max_combiner, set_combiner, sum_combiner
@@ -18,7 +19,6 @@ from tensorad.ir.expr import (
     Expr,
     LocalSize,
     Param,
-    axis,
     call,
     cast,
     const,
@@ -123,14 +123,10 @@ class Rows:
 
     def kept(self, t: Tensor, rows: Dim) -> Tensor:
         """(size, *shape) -> (rows, *shape): t at these rows, unspecified at others, which are not
-        written: a scan of one step each."""
+        written."""
         axes = compute_axes(t.shape)
         place = (self.number(axes[0]), *axes[1:])
-        scan = Scan(
-            t.name, axes, (axis("step", 0, 1),), (read(t, axes),), set_combiner(t.dtype),
-            (const(0, t.dtype),), (rows, *t.shape[1:]), place, source="",
-        )  # fmt: skip
-        return scan_results(scan)[0]
+        return kept_at(t.name, axes, read(t, axes), place, (rows, *t.shape[1:]))
 
     def placed(self, t: Tensor, into: Tensor, rows: Dim) -> Tensor:
         """(size, *shape) -> (rows, *shape): t at these rows, at others what `into` has there."""
@@ -138,7 +134,9 @@ class Rows:
         update = Update((self.number(r), *axes), read(t, (r, *axes)))
         shape = (rows, *t.shape[1:])
         name, fold = t.name, set_combiner(t.dtype)
-        op = Scatter(name, shape, t.dtype, (r, *axes), (update,), fold, into, source="")
+        op = Scatter(
+            name, shape, t.dtype, (r, *axes), (update,), fold, into, source="", distinct=True
+        )
         return outputs(op)[0]
 
     def level(self, around: Level) -> Level:

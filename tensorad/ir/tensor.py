@@ -84,7 +84,8 @@ class Update:
 class Scatter:
     """out = init; for each point of `axes` in order: out[indices] = out[indices] (+) value.
 
-    `init` is a tensor of the same shape and dtype, or None: the combiner's identity.
+    `init` is a tensor of the same shape and dtype, or None: the combiner's identity. `distinct` says
+    that no two points update one element, where data tell which these are; derivatives use it.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Scatter:
     combiner: Combiner
     init: Tensor | None = None
     source: str = field(default_factory=source_line)
+    distinct: bool = False
     born: int = field(default_factory=_births.__next__, init=False, repr=False)
 
 

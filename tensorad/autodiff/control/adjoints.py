@@ -26,6 +26,7 @@ from tensorad.autodiff.control.heads import (
     the_same,
     where_some,
 )
+from tensorad.autodiff.control.listed import in_lists
 from tensorad.autodiff.control.parts import in_parts
 from tensorad.autodiff.control.pieces import (
     batch_first,
@@ -328,7 +329,11 @@ class _LoopAdjoints:
         carried = [p for p in needed.params if self.place[p] < self.op.carries]
         given = dict.fromkeys((*own, *needed.params, *needed.stored, *needed.outside))
         stored = [*carried, *needed.stored]
-        values, parts = in_parts(found.values, given, stored, self.op.counter)
+        results = {p: self.block.results[self.place[p]] for p in carried}
+        values, listed = in_lists(found.values, given, results)
+        given.update(dict.fromkeys(listed.values()))
+        values, parts = in_parts(values, given, stored, self.op.counter)
+        parts.update({p: [t] for p, t in listed.items()})
         changed = found.with_values(values)
         inner = [part for t in stored for part in parts.get(t, [t] * (t not in self.place))]
         left = [p for p in needed.params if p not in parts]
