@@ -172,11 +172,10 @@ def number_before(chosen: Tensor) -> tuple[Tensor, Tensor]:
     return scan_results(scan)[0], last_states(scan)[0]
 
 
-def numbers_of(chosen: Tensor, into: Tensor | None, own: Rows | None, rows: Dim) -> Chosen:
+def numbers_of(chosen: Tensor, own: Rows | None, rows: Dim) -> Chosen:
     """The numbers of the rows that (rows,) bool says, in order, in a list.
 
     Args:
-        into: a list that becomes this one; None: a new one.
         own: what the elements of `chosen` belong to; None: all rows.
         rows: of the list.
     """
@@ -184,10 +183,8 @@ def numbers_of(chosen: Tensor, into: Tensor | None, own: Rows | None, rows: Dim)
     (r,) = compute_axes(chosen.shape)
     value = r if own is None else own.number(r)
     place = within(read(before, (r,)), rows)
-    update = Update((place,), value, read(chosen, (r,)))
-    fold = set_combiner(INT64)
-    op = Scatter("list", (rows,), INT64, (r,), (update,), fold, into, source="")
-    return Chosen(outputs(op)[0], count, before)
+    numbers = kept_at("list", (r,), value, (place,), (rows,), read(chosen, (r,)))
+    return Chosen(numbers, count, before)
 
 
 @dataclass(frozen=True, eq=False)
