@@ -166,9 +166,11 @@ def listed(numbers: Tensor, count: Tensor) -> Rows:
 
 def number_before(chosen: Tensor) -> tuple[Tensor, Tensor]:
     """How many elements of (rows,) bool are true before each one, and how many in all."""
-    (i,) = compute_axes(chosen.shape)
-    ones = formula("chosen", (i,), cast(read(chosen, (i,)), INT64), "")
-    scan = prefix_scan("before", [ones], 0, sum_combiner(INT64), exclusive=True)
+    along, total = compute_axes(chosen.shape), sum_combiner(INT64)
+    scan = Scan(
+        "before", (), along, (cast(read(chosen, along), INT64),), total, total.identity,
+        chosen.shape, along, exclusive=True, source="",
+    )  # fmt: skip
     return scan_results(scan)[0], last_states(scan)[0]
 
 
