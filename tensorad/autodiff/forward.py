@@ -259,7 +259,7 @@ class Push:
         if isinstance(op, Saved) or not moved or is_told:
             return
         stored = {t: with_dtype(variable(self.tangents[t], f"d{t.name}"), t.dtype) for t in moved}
-        kept = saves.get(op, ())
+        kept = saves.get(op, ()) if isinstance(op, Control) else ()
         given = Moving(stored, kept, self.batch, self.rules, block_jvp, self.read)
         for t, tangent in control_tangents(op, given).items():
             if not is_ruled(t, self.rules):

@@ -308,8 +308,7 @@ class Sweep:
         if is_record(t.dtype):
             self.records.receive(t, store(seed, f"d{t.name}"))
             return
-        own = compute_axes(t.shape)
-        self._push(t, given(seed, own))
+        self._push(t, given(seed, compute_axes(t.shape)))
 
     def _push(self, tensor: Tensor, contribution: Contribution) -> None:
         if tensor not in self.targets:

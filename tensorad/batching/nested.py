@@ -52,9 +52,7 @@ def remember(level: Level, wanted: Sequence[Tensor], rows: Mapping[Tensor, Tenso
     ops = [op for op in ops_between(made.values(), rows) if any(t in moving for t in outputs(op))]
     own = dict.fromkeys(ops)
     reads = dict.fromkeys([t for op in ops for t in op_inputs(op)])
-    outside = [
-        t for t in reads if t not in rows and t.op not in own and not is_everywhere(t.op)
-    ]
+    outside = [t for t in reads if t not in rows and t.op not in own and not is_everywhere(t.op)]
     found = Mapped(rows, level.rows, tuple(outside), made)
     for t in made:
         _known[t.op] = found

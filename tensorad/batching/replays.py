@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from tensorad.batching.pieces import places_first
 from tensorad.batching.rows import like
-from tensorad.ir.tensor import Block, Loop, Op, Replay, Scatter, Tensor, outputs
-from tensorad.ir.visit import op_inputs
 from tensorad.ir.analysis.blocks import block_ops
+from tensorad.ir.tensor import Block, Loop, Replay, Scatter, Tensor, outputs
+from tensorad.ir.visit import op_inputs
 
 T = TypeVar("T")
 
@@ -36,7 +36,9 @@ def with_stacks(made: Loop, replay: Replay, differ: Collection[int]) -> Loop | N
         if not isinstance(stored, Scatter) or stored.init is not body.params[k]:
             return None
         results[k] = _exchanged_scatter(stored, stacks[body.params[k]])
-    if any(t in stacks for op in block_ops(Block(body.params, tuple(results))) for t in op_inputs(op)):
+    if any(
+        t in stacks for op in block_ops(Block(body.params, tuple(results))) for t in op_inputs(op)
+    ):
         return None
     blocks = [Block(tuple([stacks.get(p, p) for p in body.params]), tuple(results))]
     for b in made.blocks[1:]:

@@ -177,6 +177,9 @@ def number_before(chosen: Tensor) -> tuple[Tensor, Tensor]:
 def numbers_of(chosen: Tensor, own: Rows | None, rows: Dim) -> Chosen:
     """The numbers of the rows that (rows,) bool says, in order, in a list.
 
+    Each row writes its number behind those before it, where the next one that is chosen writes over
+    it if it is not, so that there is no branch.
+
     Args:
         own: what the elements of `chosen` belong to; None: all rows.
         rows: of the list.
@@ -185,7 +188,11 @@ def numbers_of(chosen: Tensor, own: Rows | None, rows: Dim) -> Chosen:
     (r,) = compute_axes(chosen.shape)
     value = r if own is None else own.number(r)
     place = within(read(before, (r,)), rows)
-    numbers = kept_at("list", (r,), value, (place,), (rows,), read(chosen, (r,)))
+    fold = set_combiner(INT64)
+    scan = Scan(
+        "list", (), (r,), (value,), fold, fold.identity, (rows,), (place,), source="",
+    )  # fmt: skip
+    numbers = scan_results(scan)[0]
     return Chosen(numbers, count, before)
 
 

@@ -9,6 +9,7 @@ from tensorad.ir.analysis.blocks import op_sizes, tells_trips
 from tensorad.ir.tensor import Op, Saved
 from tensorad.ir.visit import op_inputs
 
+
 class Group(NamedTuple):
     """Operations that come together, producers first; whether they have to be done together."""
 
@@ -36,9 +37,7 @@ class Together:
         self.single = dict.fromkeys(single)
         self.parent: dict[Op, Op] = {op: op for op in ops}
         tellers = {op.trips: op for op in ops if tells_trips(op)}
-        self.sizes = [
-            (tellers[s], op) for op in ops for s in op_sizes(op) if s in tellers
-        ]
+        self.sizes = [(tellers[s], op) for op in ops for s in op_sizes(op) if s in tellers]
         """Loops that tell a size, and what has it."""
         for a, b in links:
             self.join(a, b)
@@ -69,12 +68,11 @@ class Together:
             regions = [g for g in groups if any(op in self.single for op in g)]
             found = {op: None for g in regions for op in g}
             pairs = [(a, b) for a, b in self.sizes if a in found or b in found]
-            if not any([self.join(a, b) for a, b in pairs]):
+            joined = [self.join(a, b) for a, b in pairs]
+            if not any(joined):
                 break
         places = {op: n for n, op in enumerate(self.ops)}
-        return [
-            Group(tuple(sorted(g, key=places.__getitem__)), g[0] in found) for g in groups
-        ]
+        return [Group(tuple(sorted(g, key=places.__getitem__)), g[0] in found) for g in groups]
 
     def components(self) -> list[list[Op]]:
         """The strongly connected components, producers first."""

@@ -84,8 +84,8 @@ class Update:
 class Scatter:
     """out = init; for each point of `axes` in order: out[indices] = out[indices] (+) value.
 
-    `init` is a tensor of the same shape and dtype, or None: the combiner's identity. `distinct` says
-    that no two points update one element, where data tell which these are; derivatives use it.
+    `init` is a tensor of the same shape and dtype, or None: the combiner's identity. `distinct`
+    says that no two points update one element, where data tell which; derivatives use it.
     """
 
     name: str

@@ -56,7 +56,6 @@ from tensorad.ir.tensor import (
     Block,
     Branch,
     Compute,
-    Control,
     FunctionCall,
     Loop,
     Op,

@@ -28,7 +28,7 @@ from tensorad.ir.expr import (
     select,
 )
 from tensorad.ir.records import Field, is_record, stand_ins
-from tensorad.ir.tensor import Block, Compute, Loop, Op, Shape, Tensor, dim_expr, outputs
+from tensorad.ir.tensor import Block, Compute, Loop, Op, Shape, Tensor, outputs
 from tensorad.ir.visit import reads, rewrite, rewrite_all, substitute_all
 
 
@@ -76,7 +76,7 @@ class _Taken:
 
 
 def _all_taken(body: Expr) -> Iterator[_Taken]:
-    stack = [(TRUE, body)]
+    stack: list[tuple[Expr, Expr]] = [(TRUE, body)]
     while stack:
         condition, e = stack.pop()
         if isinstance(e, Read):
@@ -97,11 +97,11 @@ def _added(op: Compute, taken: _Taken, head: Tensor, start: Tensor) -> Tensor:
     own = dict.fromkeys([head, *[r.tensor for r in reads(taken.condition, *taken.read.indices)]])
     params = stand_ins([Field(t.name, t.shape, t.dtype) for t in (start, *own)])
     so_far, inside = params[0], dict(zip(own, params[1:], strict=True))
-    total = ONE
+    total: Expr = ONE
     for a in op.axes:
-        total = mul(total, dim_expr(a.extent))
+        total = mul(total, a.upper)
     counter = local_size("element", total)
-    places = dict(zip(op.axes, _places(op.axes, counter), strict=True))
+    places: dict[Expr, Expr] = dict(zip(op.axes, _places(op.axes, counter), strict=True))
 
     def renew(e: Expr) -> Expr | None:
         return read(inside[e.tensor], e.indices) if isinstance(e, Read) else None
@@ -126,6 +126,6 @@ def _places(axes: Sequence[Axis], counter: Expr) -> list[Expr]:
     """The values of axes at a point of a loop over all of them."""
     found: list[Expr] = []
     for a in axes[::-1]:
-        found.append(mod(counter, dim_expr(a.extent)))
-        counter = floordiv(counter, dim_expr(a.extent))
+        found.append(mod(counter, a.upper))
+        counter = floordiv(counter, a.upper)
     return found[::-1]

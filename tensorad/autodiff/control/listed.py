@@ -1,4 +1,4 @@
-"""Carries of which an iteration changes listed rows: these rows are stored in place of the whole."""
+"""Carries of which an iteration changes listed rows: these are stored in place of the whole."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def in_lists(
 
 
 def _list_of(carry: Tensor, result: Tensor) -> Tensor | None:
-    """The numbers of the rows of a carry that its next value has anew, if they are all different."""
+    """The numbers of the rows of a carry that the next one has anew, if all are different."""
     op = result.op
     if not isinstance(op, Scatter) or op.init is not carry or not op.distinct:
         return None

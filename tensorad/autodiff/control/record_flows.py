@@ -8,10 +8,10 @@ from tensorad.autodiff.control.heads import Given, Head, Sent, always
 from tensorad.autodiff.control.records import derivative_of, parts_of_derivative, places
 from tensorad.errors import GradError
 from tensorad.ir.records import Fields, Inject, RecordType
-from tensorad.ir.tensor import Control, Shape, Tensor, outputs
+from tensorad.ir.tensor import Op, Shape, Tensor, outputs
 
 
-def check_no_batch(op: Control, batch: Shape) -> None:
+def check_no_batch(op: Op, batch: Shape) -> None:
     """Derivatives of records have no further axes.
 
     Raises:

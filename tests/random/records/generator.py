@@ -101,7 +101,9 @@ def random_value(
     variants = dtype.variants
     flat = [k for k, v in enumerate(variants) if not any(is_record(f.dtype) for f in v.fields)]
     tag = int(rng.choice(flat if not depth else range(len(variants))))
-    fields = [random_value(f.shape, f.dtype, n, rng, max(0, depth - 1)) for f in variants[tag].fields]
+    fields = [
+        random_value(f.shape, f.dtype, n, rng, max(0, depth - 1)) for f in variants[tag].fields
+    ]
     return Record(
         dtype, tag, tuple([handle(v) if isinstance(v, Record) else np.asarray(v) for v in fields])
     )

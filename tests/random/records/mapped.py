@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import tensorad as ta
-from tensorad.ir.reference.verify import verify
 from tensorad.ir.records import Field, is_record, stand_ins
 from tensorad.ir.reference.records import Record
+from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Tensor
 from tests.random.records.compare import assert_same
 from tests.random.records.derivatives import inner, random_tangent, total_of
@@ -113,14 +113,13 @@ class Mapped:
         total = ta.vjp(rows.sum(), last)
         found = ta.interpret(total, self.whole)
         each = {at: ta.interpret(slopes, v) for at, v in self.values.items()}
-        one = {at: v for at, v in self.values.items()}
         for k, x in enumerate(inputs):
             pushed, wanted = 0.0, 0.0
             along: dict[tuple[int, ...], Any] = {}
-            for at in one:
+            for at in self.values:
                 own = tuple([r for r, m in zip(at, self.mapped[x], strict=True) if m])
                 if own not in along:
-                    along[own] = random_tangent(x, one[at][x], rng)
+                    along[own] = random_tangent(x, self.values[at][x], rng)
                     part = found[k][own] if own else found[k]
                     pushed += inner(part, along[own])
                 wanted += inner(each[at][k], along[own])
