@@ -21,13 +21,14 @@ from tensorad.codegen.runtime.arguments import (
     SizeBinding,
     addresses_of,
     are_disjoint,
-    check_output,
-    check_overlap,
+    given_outputs,
 )
 from tensorad.codegen.runtime.background_compiler import Compiler
-from tensorad.codegen.runtime.executable import Executable, Frame, Layout
+from tensorad.codegen.runtime.c_entry import CEntry
+from tensorad.codegen.runtime.executable import Executable, Layout
+from tensorad.codegen.runtime.frames import Frame
 from tensorad.codegen.runtime.memory_limit import check_memory
-from tensorad.codegen.runtime.memory_report import MemoryUse, memory_use
+from tensorad.codegen.runtime.memory_report import MemoryUse, memory_use, sizes_given
 from tensorad.codegen.runtime.record_results import decoded
 from tensorad.codegen.runtime.record_values import (
     RecordParameter,
@@ -279,6 +280,33 @@ class CompiledFunction:
         """
         return memory_use(self._executable, self.name, self._sizes, sizes)
 
+    def c_entry(self, **sizes: int) -> CEntry:
+        """The function at these symbolic sizes as a function of C, for callers without Python.
+
+        Args:
+            sizes: every symbolic size, by name.
+        Raises:
+            BindError: a size is missing, unknown, or no number from 0 on; or it takes or returns
+                values of data types.
+            BoundsError, ShapeError: a read leaves its tensor at these sizes; a shape is negative.
+            LimitError: a call would exceed TENSORAD_MAX_BYTES.
+        """
+        if self._has_records:
+            raise BindError(
+                f"{self.name} takes or returns values of data types, which are no arrays.",
+                where=repr(self),
+                hint="build a function whose inputs and outputs are arrays.",
+            )
+        known = sizes_given(self.name, self._sizes, sizes, "c_entry", "ask for f.c_entry()")
+        self._check_facts(known)
+        self._check_reads(known)
+        inputs, outputs = [
+            [self._output_shape(t, known) for t in ts] for ts in (self.inputs, self.outputs)
+        ]
+        layout = self._executable.layout(known, tuple([known[s] for s in self._sizes]))
+        check_memory(self.name, layout, (), list(zip(self.outputs, outputs, strict=True)), None)
+        return CEntry(self.name, self._executable, layout, inputs, outputs)
+
     def _call_slowly(
         self, arrays: Sequence[object], out: object, given: Mapping[str, object]
     ) -> Any:
@@ -291,7 +319,7 @@ class CompiledFunction:
         if self._has_records:
             return self._with_records(layout, accepted, shapes, out, then)
         inputs = [p.fitted(a) for p, a in zip(self._parameters, accepted, strict=True)]
-        wanted = self._given_outputs(out, shapes, inputs)
+        wanted = self._targets(out, shapes, inputs)
         results = []
         for n, (b, shape) in enumerate(zip(self._blocks, shapes, strict=True)):
             direct = wanted is not None and wanted[n].flags.num & WRITABLE == WRITABLE
@@ -324,7 +352,7 @@ class CompiledFunction:
                 inputs.append(made.handles)
             else:
                 inputs.append(p.fitted(a))
-        targets = self._given_outputs(out, shapes, inputs)
+        targets = self._targets(out, shapes, inputs)
         results = [b.array(s) for b, s in zip(self._blocks, shapes, strict=True)]
         found: list[Array] = list(results)
         handles = [n for n, t in enumerate(self.outputs) if is_record(t.dtype)]
@@ -403,26 +431,8 @@ class CompiledFunction:
             if error is not None:
                 raise error
 
-    def _given_outputs(
+    def _targets(
         self, out: object, shapes: Sequence[tuple[int, ...]], inputs: Sequence[Array]
     ) -> list[Array] | None:
-        if out is None:
-            return None
-        given = [out] if self._single and not isinstance(out, (list, tuple)) else out
-        if not isinstance(given, (list, tuple)) or len(given) != len(self.outputs):
-            got = f"{len(given)}" if isinstance(given, (list, tuple)) else type(out).__name__
-            raise BindError(
-                f"out needs {counted(len(self.outputs), 'array')}, got {got}.",
-                where=repr(self),
-                hint="pass a list with one array per output.",
-            )
-        arrays = [
-            check_output(t, n, a, s)
-            for n, (t, a, s) in enumerate(zip(self.outputs, given, shapes, strict=True))
-        ]
-        names = [p.name for p in self._parameters]
-        check_overlap(
-            [(f"out[{n}]", a) for n, a in enumerate(arrays)],
-            [(f"argument {n}", a) for n, a in zip(names, inputs, strict=True)],
-        )
-        return arrays
+        named = [(f"argument {p.name}", a) for p, a in zip(self._parameters, inputs, strict=True)]
+        return None if out is None else given_outputs(repr(self), self.outputs, out, shapes, named)

@@ -84,6 +84,8 @@ NOT_EMPTIED: Final = {
         "codegen/target/object_code.py": "_local",
         "codegen/threads/activations_ir.py": "record_library",
         "codegen/threads/pool.py": "driver _pool _ends",
+        "codegen/threads/native_settings.py": "_words _is_read",
+        "codegen/runtime/c_entry.py": "_library",
         "simplify/sets/space.py": "_thread",
     },
     "ends with what it belongs to: an executable, the plan of a nest": {
