@@ -41,8 +41,8 @@ def vmap(f: Anything, in_axes: Axes = 0, out_axes: Axes = 0) -> Function:
     themselves, each as deep as its example needs. Derivatives may be taken inside and outside.
 
     Args:
-        f: a function of trees, such as `ta.grad(g)`. It may call itself, and take and return values of
-            data types: many of them are an array, `np.array(values, object)`.
+        f: a function of trees, such as `ta.grad(g)`. It may call itself, and take and return values
+            of data types: many of them are an array, `np.array(values, object)`.
         in_axes: which axis of the arguments goes over the examples: a number for all of them, or
             a tuple with one for each positional argument; None for what the examples share; a
             tree of numbers and None for the parts of an argument, where a number stands for

@@ -31,7 +31,8 @@ def gradient(**way: Any) -> Any:
 def test_states_of_all_rows_are_stored_where_those_of_one_are() -> None:
     plain, stored = gradient(), gradient(memory=5 * STATE)
     wanted, found = plain(X, W), stored(X, W)
-    assert all([(a == b).all() for a, b in zip(found, wanted, strict=True)])
+    for a, b in zip(found, wanted, strict=True):
+        assert (a == b).all()
     whole = STEPS * ROWS * STATE
     assert plain.memory(X, W).temporaries > whole
     assert stored.memory(X, W).temporaries < 20 * ROWS * STATE < whole
