@@ -140,14 +140,11 @@ def _wrong_shape(t: Tensor, shape: Sequence[int]) -> ShapeError:
 
 
 def _bound_array(t: Tensor, value: Any, run: _Run) -> Array:
-    if is_record(t.dtype):
-        found = bound_record(t, value)
-        if found.shape != tuple(run.shape(t)):
-            raise _wrong_shape(t, found.shape)
-        return found
-    array = np.asarray(value)
+    array = bound_record(t, value) if is_record(t.dtype) else np.asarray(value)
     if tuple(array.shape) != tuple(run.shape(t)):
         raise _wrong_shape(t, array.shape)
+    if is_record(t.dtype):
+        return array
     if t.dtype.is_float and array.dtype.kind in "biuf":
         return array.astype(np.float64)
     converted = array.astype(str(t.dtype)) if array.dtype.kind in "biu" else None
