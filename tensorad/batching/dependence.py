@@ -74,13 +74,15 @@ def of_control(op: Control, kept: Sequence[Saved], moving: Moving) -> Differing:
     """The outputs that differ, and what is saved that does; sizes that do are added."""
     found = _of_control(op, kept, moving)
     given = [t for t in op.inputs if t in moving.tensors]
-    if found and is_single(op, [*found, *given]):
-        return dict.fromkeys([*outputs(op), *[outputs(s)[0] for s in kept]])
+    made = [*outputs(op), *[outputs(s)[0] for s in kept]]
+    if (found or given) and is_single(op, [*given, *made]):
+        return dict.fromkeys(made)
     return found
 
 
 def is_single(op: Op, differ: Sequence[Tensor]) -> bool:
-    """Whether an operation is done row by row, all of it, if these of its tensors differ."""
+    """Whether an operation is done row by row, all of it, if these are the tensors that it is given
+    and differ, and those that it makes."""
     return isinstance(op, (Inject, Tag, Fields, Recursion)) or any(
         is_record(t.dtype) for t in differ
     )
