@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -178,8 +178,8 @@ def test_components_come_in_the_order_of_their_inputs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("shape", "seeds"), [((3,), range(12)), ((2, 3), range(12, 18))])
-def test_random_programs_of_records(shape: tuple[int, ...], seeds: range) -> None:
+@pytest.mark.parametrize(("shape", "seeds"), [((3,), range(10)), ((2, 3), [*range(12, 16), 1003])])
+def test_random_programs_of_records(shape: tuple[int, ...], seeds: Iterable[int]) -> None:
     depends = 0
     for seed in seeds:
         mapped = Mapped(seed, shape)
