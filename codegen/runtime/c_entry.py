@@ -51,6 +51,7 @@ class CEntry:
         name: of the compiled function.
         address: of the function.
         input_shapes, output_shapes: in elements.
+        is_long: whether other threads of Python should run during a call.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class CEntry:
         """`layout`: of these shapes' sizes."""
         self.name = name
         self.input_shapes, self.output_shapes = tuple(input_shapes), tuple(output_shapes)
+        self.is_long = layout.is_long
         self._executable = executable
         self._layout = layout
         template = layout.template

@@ -31,6 +31,7 @@ MAX_FUNCTION = 60
 MAX_FILES = 20
 """In a folder."""
 
+_COMPILED = {"errors", "process", "ir", "simplify", "autodiff", "codegen", "compiled"}
 BELOW = {
     "errors": set(),
     "process_memory": set(),
@@ -85,17 +86,8 @@ BELOW = {
     "implicit": {"errors", "ir", "simplify", "autodiff", "te", "topi", "program"},
     "levels": {"errors", "process", "ir", "autodiff", "building", "program"},
     "batching": {"errors", "process", "ir", "program"},
-    "sparse": {
-        "errors",
-        "config",
-        "process",
-        "ir",
-        "simplify",
-        "autodiff",
-        "codegen",
-        "compiled",
-        "building",
-    },
+    "interop": {*_COMPILED, "building", "batching"},
+    "sparse": {*_COMPILED, "config", "building"},
 }
 """What each part may import beside itself. Parts above building may import everything."""
 TOP = {

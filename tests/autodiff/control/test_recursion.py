@@ -62,6 +62,7 @@ def list_values(record: Record) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 def test_four_orders_of_a_power() -> None:
     x, k = scalar("x"), stand_ins([Field("k", (), INT64)])[0]
     (y,) = recursion(power(), (x, k))

@@ -59,6 +59,7 @@ def _check_second_order(total: Any, x: Any, y: Any, along: Any, told: str) -> No
     np.testing.assert_allclose([one, two], [dx, dy], rtol=1e-8, atol=1e-9, err_msg=told)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_random_programs(seed: int) -> None:
     check(seed)
