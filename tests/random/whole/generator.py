@@ -1,0 +1,54 @@
+"""The program of a seed."""
+
+from __future__ import annotations
+
+from tests.random.whole import forms, higher, straight
+from tests.random.whole.texts import Program, Statement
+from tests.random.whole.writer import Names, Writer
+
+KINDS = (
+    (3.0, False, straight.number),
+    (2.0, False, straight.vector),
+    (0.7, False, straight.counted),
+    (2.0, False, straight.reference),
+    (0.7, False, straight.alias),
+    (3.0, False, straight.write),
+    (0.7, False, straight.write_function),
+    (2.0, False, straight.read),
+    (0.7, False, straight.read_function),
+    (1.5, False, straight.apply),
+    (0.3, False, straight.mapped),
+    (0.3, False, straight.rule),
+    (0.1, False, straight.foreign),
+    (0.7, False, straight.option),
+    (0.7, False, straight.listed),
+    (0.7, False, straight.tree),
+    (1.5, True, forms.function),
+    (2.0, True, forms.branch),
+    (1.0, True, forms.for_loop),
+    (0.7, True, forms.while_loop),
+    (0.7, True, forms.scan),
+    (1.5, True, forms.derivative),
+    (0.7, True, forms.gradient),
+    (1.0, True, higher.chosen),
+    (0.5, False, higher.composed),
+    (0.8, True, higher.recursion),
+    (0.4, False, higher.iterated),
+    (0.7, True, higher.matched),
+    (0.7, True, higher.folded),
+)
+"""How often, whether blocks are inside, and what writes it."""
+
+
+def whole_program(seed: int, size: int = 7) -> Program:
+    """A program of about so many statements; all its values are bounded."""
+    w = Writer(seed, KINDS)
+    names = Names(["x"], ["v"], ["n"], ["ta.sin"], depth=w.rng.choice((1, 2, 2, 3)))
+    first = Statement(['writes = ta.ref(0, "writes")'], ("writes",))
+    block = w.block(names, None, 0)
+    block.statements = [first, *w.fill(names, size)]
+    total = " + ".join([*names.numbers[-4:], *[f"{v}.sum()" for v in names.vectors[-2:]]])
+    held = {"s": "{}.get()", "v": "{}.get().sum()", "t": '{}.get()["b"].sum()', "f": "{}.get()(x)"}
+    held_now = "".join([f" + {held[k].format(r)}" for k, r in names.places[-3:]])
+    block.result = f'{{"y": {total}{held_now}, "v": {names.vectors[-1]}, "writes": writes.get()}}'
+    return Program(seed, block, frozenset(w.features))
