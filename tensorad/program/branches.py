@@ -125,8 +125,8 @@ def branched(
     first, *others = found
     for other in others:
         _check_structures(where, (first, other), found[first], found[other], name)
-    left = joined_references(frames, where)
     with written_inside(since=min(since.values())):
+        left = joined_references(frames, where)
         results = _joined(where, found)
     for title, tensors in results.items():
         tensors += [

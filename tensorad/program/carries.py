@@ -99,12 +99,9 @@ class _Carry(LeafTypes):
         if not new:
             return False
         self.slots += new
-        held = [(cell.held, n) for cell, n in self.slots]
-        leaves, paths = [h.leaves[n] for h, n in held], [h.paths[n] for h, n in held]
-        before, self.kept = self.kept, LeafTypes(Flat(leaves, paths, LEAF), self.body.name)
-        self.kept.own = [h.dtypes[n] for h, n in held]
-        later = self.kept.own[len(before.own) :]
-        self.kept.dtypes = [*before.dtypes, *map(alone, later)]
+        held = [(cell.held, cell.held.at(path)) for cell, path in new]
+        flat = Flat([h.leaves[n] for h, n in held], [path for _, path in new], LEAF)
+        self.kept.add(flat, [h.dtypes[n] for h, n in held])
         return True
 
     def all_parameters(self) -> list[Tensor]:
@@ -120,11 +117,15 @@ class _Carry(LeafTypes):
         """The user's carry of these values."""
         return unflatten(self.flat.structure, values[: len(self.own)])
 
+    def all_functions(self) -> int:
+        """How many functions belong to types of the carry and of references so far."""
+        return self.n_functions + self.kept.n_functions
+
     def held(self, params: Sequence[Tensor]) -> dict[Cell, Held]:
         """What references hold inside."""
         pairs = zip(self.kept.own, self.kept.dtypes, strict=True)
         known = [o if o.is_weak and d is alone(o) else d for o, d in pairs]
-        return holding(self.slots, params[len(self.own) :], known)
+        return holding(self.slots, params[len(self.own) :], known, {})
 
     def store(self, results: Sequence[Tensor]) -> None:
         """Let references hold what the loop gives."""
@@ -196,27 +197,30 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
         starts = carry.starts()
         start = births()
         params = carry.all_parameters()
-        n_functions = carry.n_functions
+        n_functions = carry.all_functions()
         with weak(carry.numbers(params)), tracing(), written_inside():
             flat, ys, written = _once(carry, params, parts)
             flat, is_new = carry.meet(flat)
             carry.check_structure(flat)
-            if is_new or carry.take(changed(written, carry.held(params), body.where)):
+            slots, after = changed(written, carry.held(params), body.where)
+            if is_new or carry.take(slots):
                 continue
-            left = [(written.after[c], n) for c, n in carry.slots]
+            places = [(after[c], after[c].at(path)) for c, path in carry.slots]
+            left = [held.leaves[n] for held, n in places]
             if carry.join(flat.leaves) or carry.promote(flat.leaves):
                 continue
-            if carry.kept.promote_to([held.dtypes[n] for held, n in left]):
+            if carry.kept.join(left) or carry.kept.promote_to([h.dtypes[n] for h, n in places]):
                 continue
             results = carry.results(carry, flat.leaves)
-            results += carry.results(carry.kept, [held.leaves[n] for held, n in left])
-            if carry.n_functions == n_functions:
+            results += carry.results(carry.kept, left)
+            if carry.all_functions() == n_functions:
                 break
     else:
         raise InternalError(f"the carry of {body.where} has no dtype")
     inside = [as_tensor(v, p) for v, p in zip(ys.leaves, ys.paths, strict=True)]
     tests = _test(body, carry, params)
     carry.close()
+    carry.kept.close()
     values = [Beside(*three) for three in zip(params, starts, results, strict=True)]
     rows = [Beside(p, t, None) for p, t in zip(parts, scanned, strict=True)]
     with tracing():

@@ -15,6 +15,7 @@ from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program import derivatives as functions
 from tensorad.program import loops
 from tensorad.program.calls import bound_call, signature_of
+from tensorad.program.data import function_types
 from tensorad.program.functions import Function
 from tensorad.program.points import Argnums
 
@@ -23,7 +24,9 @@ Anything = Callable[..., Any]
 
 def is_function(given: object) -> TypeGuard[Anything]:
     """Whether something is called for its results; tensors are called for their elements."""
-    return callable(given) and not isinstance(given, (Tensor, Expr))
+    if isinstance(given, Tensor):
+        return function_types.is_function(given)
+    return callable(given) and not isinstance(given, Expr)
 
 
 def _called(

@@ -7,7 +7,7 @@ from typing import Any
 
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import DType
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.tensor import Shape, Tensor
 from tensorad.program.calls import shape_of
 from tensorad.program.data.function_types import FunctionsType, is_function
 from tensorad.program.trees import LEAF, Branching, Flat, Static, Structure, statics
@@ -25,15 +25,23 @@ class LeafTypes:
 
     def __init__(self, flat: Flat, name: str) -> None:
         """`name`: what paths begin with."""
-        self.flat = flat
+        self.flat = Flat([], [], flat.structure)
         self.name = name
         self.own: list[DType] = []
-        self.shapes = [shape_of(v) for v in flat.leaves]
+        self.dtypes: list[DType] = []
+        self.shapes: list[Shape] = []
         self._functions: list[FunctionsType] = []
-        for v, path in zip(flat.leaves, flat.paths, strict=True):
+        self.add(flat, [dtype_of(v) for v in flat.leaves])
+
+    def add(self, flat: Flat, dtypes: Sequence[DType]) -> None:
+        """Leaves more, of these dtypes, weak ones of Python numbers."""
+        for v, path, dtype in zip(flat.leaves, flat.paths, dtypes, strict=True):
             is_new = is_function(v) and not isinstance(v, Tensor)
-            self.own.append(self._new(path) if is_new else dtype_of(v))
-        self.dtypes = [alone(d) for d in self.own]
+            self.own.append(self._new(path) if is_new else dtype)
+            self.dtypes.append(alone(self.own[-1]))
+            self.shapes.append(shape_of(v))
+        leaves, paths = [*self.flat.leaves, *flat.leaves], [*self.flat.paths, *flat.paths]
+        self.flat = Flat(leaves, paths, self.flat.structure)
 
     def _new(self, path: str) -> FunctionsType:
         self._functions.append(FunctionsType(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.order import AXIS, occurs
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import shape_of
+from tensorad.program.data.function_types import ANY_FUNCTION, is_function
+from tensorad.program.leaf_types import opened
 from tensorad.program.references.frames import Cell, Held, current
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import (
@@ -65,6 +68,21 @@ def _kept(value: Any, path: str) -> Any:
     return copy
 
 
+def with_functions(held: Sequence[Held], name: str) -> list[Held]:
+    """The trees with leaves where they have different functions.
+
+    Args:
+        name: what their paths begin with.
+    """
+    flats = opened([h.flat for h in held], name)
+    found: list[Held] = []
+    for h, flat in zip(held, flats, strict=True):
+        known = dict(zip(h.paths, h.dtypes, strict=True))
+        dtypes = tuple([known.get(p, ANY_FUNCTION) for p in flat.paths])
+        found.append(Held(tuple(flat.leaves), tuple(flat.paths), flat.structure, dtypes))
+    return found
+
+
 def fitted(cell: Cell, held: Held, tree: object, path: str) -> Held:
     """The tree as one that may take the place of `held`.
 
@@ -78,7 +96,12 @@ def fitted(cell: Cell, held: Held, tree: object, path: str) -> Held:
     check_structure(cell, held, flat, path)
     leaves: list[Any] = []
     dtypes: list[DType] = []
-    for n, (value, path) in enumerate(zip(flat.leaves, flat.paths, strict=True)):
+    for value, path in zip(flat.leaves, flat.paths, strict=True):
+        if is_function(value):  # in the place of any other
+            leaves.append(value)
+            dtypes.append(dtype_of(value))
+            continue
+        n = held.at(path)
         kept = _kept(value, path)
         own, before = shape_of(kept), shape_of(held.leaves[n])
         if len(own) != len(before) or not all(map(same_dim, own, before)):
@@ -106,7 +129,8 @@ def check_structure(cell: Cell, held: Held, new: Flat, name: str) -> None:
     Raises:
         DefinitionError: it has another one.
     """
-    if not are_alike(held.structure, new.structure):
+    one, other = opened([held.flat, new], name)
+    if not are_alike(one.structure, other.structure):
         path = first_difference(held.flat, new, name)
         raise DefinitionError(
             f"{cell.described} is written with another structure at {path}.",

@@ -32,6 +32,10 @@ class Held(NamedTuple):
         pairs = [new.get(n, pair) for n, pair in old]
         return self._replace(leaves=tuple([v for v, _ in pairs]), dtypes=tuple(d for _, d in pairs))
 
+    def at(self, path: str) -> int:
+        """Which leaf is the one of a path."""
+        return self.paths.index(path)
+
 
 class Cell(Handle):
     """What a reference is: a place for a tree.

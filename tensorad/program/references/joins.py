@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Tensor
-from tensorad.program.references.contents import in_dtype
-from tensorad.program.references.frames import Cell, Frame, Held, check_kept, read, write
+from tensorad.program.data.function_types import is_function
+from tensorad.program.data.function_types import joined as joined_functions
+from tensorad.program.references.contents import in_dtype, with_functions
+from tensorad.program.references.frames import Cell, Frame, Held, check_kept, write
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
-from tensorad.program.trees import Structure
 from tensorad.program.values import promoted
 
 
@@ -19,12 +20,7 @@ class Slot(NamedTuple):
     """A leaf of what a reference holds."""
 
     cell: Cell
-    leaf: int
-
-    @property
-    def path(self) -> str:
-        paths = self.cell.held.paths
-        return paths[self.leaf] if self.leaf < len(paths) else self.cell.name
+    path: str
 
 
 class Joined(NamedTuple):
@@ -35,60 +31,66 @@ class Joined(NamedTuple):
     leaves: dict[str, list[Any]]
     """By arm, one for each slot."""
     dtypes: list[DType]
-    structures: dict[Cell, Structure]
-    """Of what the references hold after all arms."""
+    held: dict[Cell, Held]
+    """What references hold after one of the arms, for all leaves but those of the slots."""
 
     def store(self, results: Sequence[Tensor]) -> None:
         """Let the references hold the results of the branch, one for each slot."""
-        made = zip(self.slots, results, self.dtypes, strict=True)
-        _store([(slot, t, dtype) for slot, t, dtype in made], self.structures)
+        for cell, after in holding(self.slots, results, self.dtypes, self.held).items():
+            write(cell, after)
 
 
 def joined(frames: Mapping[str, Frame], where: str) -> Joined:
     """What the arms of a branch leave, each in its frame, which is closed.
 
+    Functions that differ are values that data choose.
+
     Args:
         where: the branch, for errors.
     Raises:
-        DefinitionError: they leave different functions or references, or one of their own.
+        DefinitionError: they leave different structures or references, or one of their own.
         DTypeError: they leave different dtypes.
     """
-    slots: list[Slot] = []
-    leaves: dict[str, list[Any]] = {title: [] for title in frames}
-    dtypes: list[DType] = []
-    structures: dict[Cell, Structure] = {}
+    made = Joined([], {title: [] for title in frames}, [], {})
     for cell in dict.fromkeys([c for f in frames.values() for c in f.after]):
-        before = cell.held
-        after = {title: f.after.get(cell, before) for title, f in frames.items()}
-        structures[cell] = _one_structure(cell, after, where)
-        is_other = structures[cell] != before.structure
-        for n, paths in enumerate(zip(*[h.paths for h in after.values()], strict=True)):
-            if not is_other and all(h.leaves[n] is before.leaves[n] for h in after.values()):
+        before = dict(zip(cell.held.paths, cell.held.leaves, strict=True))
+        after = _alike(cell, {t: f.after.get(cell, cell.held) for t, f in frames.items()}, where)
+        made.held[cell] = pattern = next(iter(after.values()))
+        for n, path in enumerate(pattern.paths):
+            leaves = [h.leaves[n] for h in after.values()]
+            if path in before and all(v is before[path] for v in leaves):
                 continue
-            dtype = _one_dtype(cell, n, after, where)
-            slots.append(Slot(cell, n))
-            dtypes.append(dtype)
-            for title, h in after.items():
-                leaves[title].append(in_dtype(h.leaves[n], paths[0], dtype))
-    return Joined(slots, leaves, dtypes, structures)
+            if all(map(is_function, leaves)):
+                leaves = list(joined_functions(leaves, path))
+                dtype = leaves[0].dtype
+            else:
+                dtype = _one_dtype(cell, n, after, where)
+                leaves = [in_dtype(v, path, dtype) for v in leaves]
+            made.slots.append(Slot(cell, path))
+            made.dtypes.append(dtype)
+            for title, value in zip(after, leaves, strict=True):
+                made.leaves[title].append(value)
+    return made
 
 
-def _one_structure(cell: Cell, after: Mapping[str, Held], where: str) -> Structure:
-    first, *others = after
+def _alike(cell: Cell, after: Mapping[str, Held], where: str) -> dict[str, Held]:
+    """What the arms leave, in one structure."""
     for title, held in after.items():
         check_kept([(held.structure, cell.name)], f"contents of {cell.name}", f"{title} of {where}")
+    found = dict(zip(after, with_functions(list(after.values()), cell.name), strict=True))
+    first, *others = found
     for other in others:
-        one, two = after[first], after[other]
+        one, two = found[first], found[other]
         path = first_difference(one.flat, two.flat, cell.name)
         if path is not None:
             raise DefinitionError(
-                f"the branches of {where} leave different functions or references in "
-                f"{cell.described}, at {path}.",
+                f"the branches of {where} leave different structures in {cell.described}: they "
+                f"differ at {path}.",
                 where=side_by_side((first, other), one.flat, two.flat, cell.name),
-                hint="what a reference holds after a branch is known when the program is written "
-                "down: leave the same one, and choose values.",
+                hint="data choose arrays and functions, not what else a tree is made of, such as "
+                "references: leave the same, and choose what is in it.",
             )
-    return after[first].structure
+    return found
 
 
 def _one_dtype(cell: Cell, n: int, after: Mapping[str, Held], where: str) -> DType:
@@ -104,52 +106,55 @@ def _one_dtype(cell: Cell, n: int, after: Mapping[str, Held], where: str) -> DTy
     return dtype
 
 
-def changed(f: Frame, before: Mapping[Cell, Held], where: str) -> list[Slot]:
-    """The leaves that the body of a loop changed, after its frame is closed.
+def changed(
+    f: Frame, before: Mapping[Cell, Held], where: str
+) -> tuple[list[Slot], dict[Cell, Held]]:
+    """The leaves that the body of a loop changed, after its frame is closed, and what it leaves.
+
+    Where it leaves another function than it finds, what is found becomes a leaf too.
 
     Args:
         before: what references held at its start that were given something else.
         where: the loop, for errors.
     Raises:
-        DefinitionError: the body leaves another function or reference than it finds.
+        DefinitionError: the body leaves another structure than it finds.
     """
     found: list[Slot] = []
+    left: dict[Cell, Held] = {}
     for cell, after in f.after.items():
-        start = before.get(cell, cell.held)
         check_kept([(after.structure, cell.name)], f"contents of {cell.name}", f.owner)
-        path = first_difference(start.flat, after.flat, cell.name)
+        start = before.get(cell, cell.held)
+        one, two = with_functions([start, after], cell.name)
+        path = first_difference(one.flat, two.flat, cell.name)
         if path is not None:
             raise DefinitionError(
-                f"the body of {where} leaves another function or reference in {cell.described}, "
-                f"at {path}.",
-                where=side_by_side(("before", "after"), start.flat, after.flat, cell.name),
-                hint="each iteration does the same: leave the same function, and let it read what "
-                "changes from a reference.",
+                f"the body of {where} leaves another structure in {cell.described}: it differs at "
+                f"{path}.",
+                where=side_by_side(("before", "after"), one.flat, two.flat, cell.name),
+                hint="each iteration finds arrays and functions in the same structure: leave it, "
+                "also which references are in it, and change what is in it.",
             )
-        leaves = enumerate(zip(start.leaves, after.leaves, strict=True))
-        found += [Slot(cell, n) for n, (a, b) in leaves if a is not b]
-    return found
+        if one.structure != start.structure:
+            write(cell, with_functions([cell.held, two], cell.name)[0])
+        left[cell] = two
+        leaves = zip(one.paths, one.leaves, two.leaves, strict=True)
+        found += [Slot(cell, path) for path, a, b in leaves if a is not b]
+    return found, left
 
 
 def holding(
-    slots: Sequence[Slot], params: Sequence[Tensor], dtypes: Sequence[DType]
+    slots: Sequence[Slot],
+    values: Sequence[Tensor],
+    dtypes: Sequence[DType],
+    held: Mapping[Cell, Held],
 ) -> dict[Cell, Held]:
-    """What references hold where parameters of a loop stand for these leaves."""
-    found: dict[Cell, Held] = {}
-    for (cell, n), t, dtype in zip(slots, params, dtypes, strict=True):
-        found[cell] = found.get(cell, cell.held).with_leaves({n: (t, dtype)})
+    """What references hold with these values in the place of some leaves.
+
+    Args:
+        held: what they hold otherwise; left out what they hold now.
+    """
+    found = dict(held)
+    for (cell, path), value, dtype in zip(slots, values, dtypes, strict=True):
+        own = found.get(cell, cell.held)
+        found[cell] = own.with_leaves({own.at(path): (value, dtype)})
     return found
-
-
-def _store(values: Sequence[tuple[Slot, Any, DType]], structures: Mapping[Cell, Structure]) -> None:
-    new: dict[Cell, dict[int, tuple[Any, DType]]] = {cell: {} for cell in structures}
-    for (cell, n), value, dtype in values:
-        new.setdefault(cell, {})[n] = (value, dtype)
-    for cell, leaves in new.items():
-        held = read(cell)
-        structure = structures.get(cell, held.structure)
-        if structure != held.structure:  # all of its leaves are results
-            pairs = [leaves[n] for n in range(len(leaves))]
-            made = tuple([v for v, _ in pairs]), tuple([cell.name] * len(pairs))
-            held = Held(*made, structure, tuple([d for _, d in pairs]))
-        write(cell, held.with_leaves(leaves))

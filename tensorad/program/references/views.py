@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from tensorad.errors import DefinitionError
 from tensorad.ir.tensor import Dim, Placeholder, Shape, outputs
 from tensorad.program.calls import shape_of
+from tensorad.program.data.function_types import is_function
 from tensorad.program.references.contents import check_structure, fitted, shown
 from tensorad.program.references.frames import Cell, Held, read, write
 from tensorad.program.trees import Branching, Leaf, Structure, flatten, n_leaves, unflatten
@@ -167,12 +168,15 @@ class View:
 
     def _write(self, held: Held, part: Held) -> None:
         """Let the reference hold another part here."""
-        start, _ = self._span(held.structure)
-        pairs = enumerate(zip(part.leaves, part.dtypes, strict=True), start)
-        new = held.with_leaves(dict(pairs))
-        write(
-            self.cell, new._replace(structure=_put(held.structure, self.children, part.structure))
-        )
+        start, before = self._span(held.structure)
+        stop = start + n_leaves(before)
+
+        def spliced(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (*old[:start], *new, *old[stop:])
+
+        structure = _put(held.structure, self.children, part.structure)
+        leaves, paths = spliced(held.leaves, part.leaves), spliced(held.paths, part.paths)
+        write(self.cell, Held(leaves, paths, structure, spliced(held.dtypes, part.dtypes)))
 
     def _span(self, structure: Structure) -> tuple[int, Structure]:
         """Which leaf is the first one of the part, and the part's structure."""
@@ -217,7 +221,7 @@ class View:
         if self.of is not None:
             return self.of
         part = self._part(read(self.cell))
-        if not isinstance(part.structure, Leaf):
+        if not isinstance(part.structure, Leaf) or is_function(part.leaves[0]):
             raise DefinitionError(
                 f"{self._described} is no array: it has no elements.",
                 hint="choose a field first: a view of elements is of one array.",

@@ -44,11 +44,11 @@ def functions_chosen_by_data() -> object:
 
 @refused(
     errors.DefinitionError,
-    "the branches of cond at HERE leave different functions or references in the "
-    "reference r made at line 2, at r.",
+    "the branches of cond at HERE leave different structures in the reference r made at "
+    "line 2: they differ at r.",
     "  in: line 3: u = if t2 {",
-    "  hint: what a reference holds after a branch is known when the program is "
-    "written down: leave the same one, and choose values.",
+    "  hint: data choose arrays and functions, not what else a tree is made of, such as "
+    "references: leave the same, and choose what is in it.",
 )
 def function_written_by_data() -> object:
     text = """def f(x) {

@@ -245,18 +245,19 @@ def arms_dtype() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "the branches of cond at HERE leave different functions or references in the reference f "
-    "made at HERE, at f.",
-    "  in:    true_fn       false_fn",
-    "      f  function cos  function sin",
-    "  hint: what a reference holds after a branch is known when the program is written down: "
-    "leave the same one, and choose values.",
+    "the branches of cond at HERE leave different structures in the reference p made at HERE: "
+    "they differ at p.",
+    "  in:    true_fn                            false_fn",
+    "      p  <Ref b made at HERE>  <Ref a made at HERE>",
+    "  hint: data choose arrays and functions, not what else a tree is made of, such as "
+    "references: leave the same, and choose what is in it.",
 )
-def arms_functions() -> None:
+def arms_references() -> None:
     def f(x: Any) -> Any:
-        r = ta.ref(ta.topi.sin, "f")
-        ta.cond(x[0] > 0, lambda: r.set(ta.topi.cos), lambda: None)
-        return r.get()(x)
+        a, b = ta.ref(x, "a"), ta.ref(x, "b")
+        p = ta.ref(a, "p")
+        ta.cond(x[0] > 0, lambda: p.set(b), lambda: None)
+        return p.get().get()
 
     run(f, V)
 
@@ -280,18 +281,18 @@ def arms_contents() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "the body of for_loop at HERE leaves another function or reference in the reference f made "
-    "at HERE, at f.",
-    "  in:    before        after",
-    "      f  function sin  function lambda at HERE",
-    "  hint: each iteration does the same: leave the same function, and let it read what "
-    "changes from a reference.",
+    "the body of for_loop at HERE leaves another structure in the reference p made at HERE: it "
+    "differs at p.",
+    "  in:    before                             after",
+    "      p  <Ref a made at HERE>  <Ref b made at HERE>",
+    "  hint: each iteration finds arrays and functions in the same structure: leave it, also "
+    "which references are in it, and change what is in it.",
 )
-def loop_function() -> None:
+def loop_reference() -> None:
     def f(x: Any) -> Any:
-        r = ta.ref(ta.topi.sin, "f")
-        ta.for_loop(0, 3, lambda i, c: (r.set(lambda v: v * c), c)[1], 1.0)
-        return x
+        a, b = ta.ref(x, "a"), ta.ref(x, "b")
+        p = ta.ref(a, "p")
+        return ta.for_loop(0, 3, lambda i, c: (p.set(b), c)[1], 1.0)
 
     run(f, V)
 
