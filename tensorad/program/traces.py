@@ -203,6 +203,22 @@ def check_no_references(program: Program) -> None:
         )
 
 
+def check_not_recursive(program: Program) -> None:
+    """A function that touches references of others is written down where it is called.
+
+    Raises:
+        DefinitionError: it cannot be, since it calls itself.
+    """
+    if program.definition is not None:
+        raise DefinitionError(
+            f"{program.name} calls itself, and reads or writes "
+            f"{program.references[0].described}, outside of it.",
+            where=f"{program.name}({', '.join([t.name for t in program.parameters])})",
+            hint="pass what the reference holds as an argument, return what it is to hold, and set "
+            "it after the call.",
+        )
+
+
 def rests_on_loops(program: Program) -> bool:
     """Whether the program uses counters, or numbers of iterations, of loops around it."""
     ops = ops_between(program.results, dict.fromkeys((*program.parameters, *program.reads)))
