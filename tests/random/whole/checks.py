@@ -15,7 +15,7 @@ from tensorad.passes import run_passes
 from tensorad.ir.reference.forms import TENSORS
 from tensorad.process import deep_calls
 from tensorad.program.traces import Program as Trace
-from tensorad.simplify.control.passes import CONTROL_PASSES
+from tensorad.simplify.control.passes import CONTROL_PASSES, simplified
 from tests.random.whole.plain import Counts, Plain
 from tests.random.whole.texts import Program
 from tests.support import nested_duals as duals
@@ -147,7 +147,12 @@ def derivatives(f: Function, order: int) -> Function:
         def forward(x: Any, v: Any) -> Any:
             return ta.jvp(y, (x, v), (dx, dv))[1]
 
-        found = {"gradient": grad(x, v), "forward": forward(x, v)}
+        def counted(x: Any, v: Any) -> Any:
+            found = f(x, v, n)
+            return found["y"], found["writes"]
+
+        (value, writes), gradient = ta.value_and_grad(counted, (0, 1), has_aux=True)(x, v)
+        found = {"y": value, "writes": writes, "gradient": gradient, "forward": forward(x, v)}
         if order > 1:
             found["reverse over reverse"] = ta.grad(slope, (0, 1))(x, v)
             found["forward over reverse"] = ta.jvp(grad, (x, v), (dx, dv))[1]
@@ -162,10 +167,13 @@ def interpreted(trace: Trace, results: Sequence[Any], given: Sequence[Any]) -> A
     return trace.tree(ta.interpret(list(results), arrays))
 
 
-def stages(trace: Trace) -> dict[str, Sequence[Any]]:
-    """What each pass makes of a trace, by name."""
+def stages(trace: Trace, every_pass: bool) -> dict[str, Sequence[Any]]:
+    """What passes make of a trace, by name."""
     results: Sequence[Any] = trace.results
-    found = {"as written": results}
+    found = {"as-written": results}
+    if not every_pass:
+        found["simplified"] = simplified(results, trace.parameters)
+        return found
     for p in CONTROL_PASSES:
         with deep_calls.changed():
             after = run_passes([p], trace.parameters, results, TENSORS)
@@ -180,7 +188,7 @@ def check_program(program: Program, order: int = 1, *, every_pass: bool = True) 
 
     Args:
         order: 2 for second derivatives.
-        every_pass: whether what each pass makes is run, or only what all of them make.
+        every_pass: whether what each pass makes is verified and run, or what all of them make.
     """
     f = run_text(program, ta)
     whole, slopes = ta.function(f), ta.function(derivatives(f, order))
@@ -197,11 +205,11 @@ def check_values(whole: Any, at: Point, value: dict[str, Any], every_pass: bool)
     given = at[:3]
     trace = whole.trace(*given)
     verify(trace.results)
-    made = stages(trace)
-    for name in made if every_pass else (list(made)[0], list(made)[-1]):
+    made = stages(trace, every_pass)
+    for name in made:
         near(f"interpreted-{name}", interpreted(trace, made[name], given), value)
     short = without_dead_code(trace)
-    near("dead-code", interpreted(short, short.results, given), value)
+    near("without-dead-code", interpreted(short, short.results, given), value)
     evaluated = partial_eval(whole, {"n": int(at.n)}).trace(*given[:2])
     near("evaluated", interpreted(evaluated, evaluated.results, given[:2]), value)
     near("compiled", whole(*given), value)
@@ -213,10 +221,10 @@ def check_slopes(
     """Reverse = forward = plain Python's = differences; second orders agree."""
     trace = slopes.trace(*at)
     verify(trace.results)
-    made = stages(trace)
+    made = stages(trace, every_pass)
     runs = {
         f"gradient-{name}": interpreted(trace, made[name], at)
-        for name in (made if every_pass else (list(made)[0], list(made)[-1]))
+        for name in made
     }
     runs["gradient-compiled"] = slopes(*at)
     wanted_slope = inner(want.gradient, at)
@@ -230,6 +238,7 @@ def check_slopes(
 
 
 def check_order(name: str, found: Any, want: Wanted, at: Point, order: int) -> None:
+    near(name, found, {k: want.value[k] for k in ("y", "writes")})
     x, v = found["gradient"]
     near(f"{name}-reverse", {"x": x, "v": v}, want.gradient)
     if order > 1:

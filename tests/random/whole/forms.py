@@ -24,21 +24,32 @@ def function(w: Writer, names: Names) -> Statement:
     f, a = w.name("f"), w.name("a")
     decorators = w.rng.choice([(), (), ("@ta.function",), ("@ta.checkpoint",)])
     defined = w.define(f, [a], _with_param(names.inner(), a), w.bounded, decorators)
-    if w.touches(names, defined):
-        names.touching.add(f)
-    names.functions.append(f)
+    w.note(names, f, defined)
     return Statement([defined], (f,))
 
 
-def _joined(w: Writer, names: Names, call: Callable[[str], str], arms: list[Define]) -> Statement:
-    raise NotImplementedError
+def maker(w: Writer, names: Names) -> Statement:
+    """A function that a function returns."""
+    make, f, a = w.name("make"), w.name("f"), w.name("a")
+    own = _with_param(names.inner(), a)
+
+    def closure(own: Names) -> str:
+        inner = own.inner()
+        inner.numbers += ["y"] * 4
+        return f"lambda y: {w.bounded(inner)}"
+
+    defined = w.define(make, [a], own, closure, w.rng.choice([(), ("@ta.function",)]), most=2)
+    at = w.number(names)
+    w.note(names, f, defined)
+    return Statement([defined, f"{f} = {make}({at})"], (f,))
 
 
 def _arms(w: Writer, names: Names, result: Result | None, count: int) -> list[Define]:
     return [w.define(w.name("arm"), [], names.inner(), result) for _ in range(count)]
 
 
-def _name_of(arm: Define) -> str:
+def name_of(arm: Define) -> str:
+    """The name of a function."""
     return arm.head[-1].split("def ")[1].split("(")[0]
 
 
@@ -49,7 +60,7 @@ def branch(w: Writer, names: Names) -> Statement:
     result = {"s": w.bounded, "sv": pair, "": None}[kind]
     is_cond = w.chance(0.7)
     arms = _arms(w, names, result, 2 if is_cond else w.rng.randint(2, 3))
-    ways = ", ".join(map(_name_of, arms))
+    ways = ", ".join(map(name_of, arms))
     k = f"{w.rng.choice(names.counts)} % {len(arms)}"
     text = f"ta.cond({w.test(names)}, {ways})" if is_cond else f"ta.switch({k}, [{ways}])"
     return _named(w, names, [*arms], text, kind)
@@ -72,13 +83,18 @@ def for_loop(w: Writer, names: Names) -> Statement:
     own.counts.append(i)
     if w.chance(0.5):
         defined = w.define(body, [i, a], own, w.bounded)
-        return _named(w, names, [defined], f"ta.for_loop(0, {times}, {body}, {start})", "s")
+        return _named(w, names, [defined], f"ta.for_loop(0, {times}, {body}, {start}{_stored(w)})", "s")
     own.vectors.append(b)
     pair: Result = lambda own: f"({w.bounded(own)}, {w.row(own)})"  # noqa: E731
     defined = w.define(body, [i, f"{a}{b}"], own, pair)
     defined.block.statements.insert(0, Statement([f"{a}, {b} = {a}{b}"], (a, b)))
     first = f"({start}, {w.vector(names)})"
-    return _named(w, names, [defined], f"ta.for_loop(0, {times}, {body}, {first})", "sv")
+    return _named(w, names, [defined], f"ta.for_loop(0, {times}, {body}, {first}{_stored(w)})", "sv")
+
+
+def _stored(w: Writer) -> str:
+    """What a loop stores for its reverse."""
+    return w.rng.choice(["", "", "", ', checkpoint="sqrt"', ", checkpoint=2"])
 
 
 def while_loop(w: Writer, names: Names) -> Statement:
@@ -100,7 +116,7 @@ def scan(w: Writer, names: Names) -> Statement:
     start, rows = w.number(names), w.vector(names)
     own = _with_param(names.inner(), a, e)
     defined = w.define(step, [a, e], own, lambda own: f"({w.bounded(own)}, {w.bounded(own)})")
-    options = w.rng.choice(["", ", reverse=True"])
+    options = w.rng.choice(["", ", reverse=True"]) + _stored(w)
     return _named(w, names, [defined], f"ta.scan({step}, {start}, {rows}{options})", "sv")
 
 

@@ -13,7 +13,9 @@ KINDS = (
     (2.0, False, straight.reference),
     (0.7, False, straight.alias),
     (3.0, False, straight.write),
-    (0.7, False, straight.write_function),
+    (1.0, False, straight.write_function),
+    (0.4, False, straight.write_option),
+    (0.4, False, straight.read_option),
     (2.0, False, straight.read),
     (0.7, False, straight.read_function),
     (1.5, False, straight.apply),
@@ -24,6 +26,7 @@ KINDS = (
     (0.7, False, straight.listed),
     (0.7, False, straight.tree),
     (1.5, True, forms.function),
+    (0.5, True, forms.maker),
     (2.0, True, forms.branch),
     (1.0, True, forms.for_loop),
     (0.7, True, forms.while_loop),
@@ -36,6 +39,8 @@ KINDS = (
     (0.4, False, higher.iterated),
     (0.7, True, higher.matched),
     (0.7, True, higher.folded),
+    (0.3, False, higher.taken),
+    (0.3, False, higher.in_turn),
 )
 """How often, whether blocks are inside, and what writes it."""
 
@@ -48,7 +53,9 @@ def whole_program(seed: int, size: int = 7) -> Program:
     block = w.block(names, None, 0)
     block.statements = [first, *w.fill(names, size)]
     total = " + ".join([*names.numbers[-4:], *[f"{v}.sum()" for v in names.vectors[-2:]]])
-    held = {"s": "{}.get()", "v": "{}.get().sum()", "t": '{}.get()["b"].sum()', "f": "{}.get()(x)"}
+    held = {"s": "{}.get()", "v": "{}.get().sum()", "t": '{}.get()["b"].sum()', "f": "{}.get()(x)",
+            "m": "ta.match({}.get(), {{Maybe.Missing: lambda: x, Maybe.Some: ta.sin, "
+            "Maybe.Both: lambda a, b: a * x}})"}  # fmt: skip
     held_now = "".join([f" + {held[k].format(r)}" for k, r in names.places[-3:]])
     block.result = f'{{"y": {total}{held_now}, "v": {names.vectors[-1]}, "writes": writes.get()}}'
     return Program(seed, block, frozenset(w.features))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.random.whole.forms import name_of
 from tests.random.whole.texts import Define, Statement
 from tests.random.whole.writer import Names, Writer
 
@@ -10,14 +11,14 @@ def chosen(w: Writer, names: Names) -> Statement:
     """A function that a branch returns: one of those in reach, or a closure of an arm."""
     h, arms = w.name("f"), []
     for _ in range(2):
-        own = names.inner(local=True)
-        if own.functions and w.chance(0.4):
+        own = names.inner()
+        if w.chance(0.4):
             arms.append(w.define(w.name("arm"), [], own, lambda own: w.rng.choice(own.functions)))
             continue
         arms.append(w.define(w.name("arm"), [], own, lambda own: f"lambda y: {_of(w, own, 'y')}"))
-    ways = ", ".join([arm.head[-1].split("def ")[1][:-3] for arm in arms])
-    names.functions.append(h)
-    return Statement([*arms, f"{h} = ta.cond({w.test(names)}, {ways})"], (h,))
+    ways, test = ", ".join(map(name_of, arms)), w.test(names)
+    w.note(names, h, *arms)
+    return Statement([*arms, f"{h} = ta.cond({test}, {ways})"], (h,))
 
 
 def _of(w: Writer, own: Names, y: str) -> str:
@@ -89,7 +90,7 @@ def matched(w: Writer, names: Names) -> Statement:
         own.numbers += params[:1] * 2
         own.options += params[1:]
         arms.append(w.define(w.name("arm"), params, own, w.bounded))
-    ways = [arm.head[-1].split("def ")[1].split("(")[0] for arm in arms]
+    ways = list(map(name_of, arms))
     tags = ["Missing", "Some", "Both"]
     shown = ", ".join([f"Maybe.{t}: {way}" for t, way in zip(tags, ways, strict=True)])
     s = w.name("s")
@@ -110,7 +111,7 @@ def folded(w: Writer, names: Names) -> Statement:
         leaf = own.inner()
         leaf.numbers.remove(b)
         leaf.vectors += ["value"] * 4
-        arms = f"Tree.Leaf: lambda value: {w.bounded(leaf).replace('lambda i', 'lambda i')}"
+        arms = f"Tree.Leaf: lambda value: {w.bounded(leaf)}"
         arms += f", Tree.Node: {arm}"
         of = w.rng.choice(names.trees)
     else:
@@ -126,3 +127,36 @@ def folded(w: Writer, names: Names) -> Statement:
     w_block.statements.append(Statement([inside], (arm,)))
     names.numbers.append(s)
     return Statement([Define(head, w_block), f"{s} = {rec}({of})"], (s,))
+
+
+def taken(w: Writer, names: Names) -> Statement:
+    """A list of what a recursive function makes of the elements of another one."""
+    rec, xs = w.name("rec"), w.name("l")
+    of = w.rng.choice([*names.lists, "List.Nil()"])
+    y = _of(w, names.inner(local=True), "head")
+    lines = [
+        "@ta.function",
+        f"def {rec}(xs, k):",
+        f"    arms = {{List.Nil: lambda: List.Nil(), List.Cons: lambda head, tail: "
+        f"ta.cond(k > 0, lambda: List.Cons({y}, {rec}(tail, k - 1)), lambda: tail)}}",
+        "    return ta.match(xs, arms)",
+    ]
+    names.lists.append(xs)
+    return Statement([*lines, f"{xs} = {rec}({of}, {w.rng.choice([*names.counts, '9'])})"], (xs,))
+
+
+def in_turn(w: Writer, names: Names) -> Statement:
+    """Two functions that call each other."""
+    one, two, s = w.name("rec"), w.name("rec"), w.name("s")
+    own = names.inner(local=True)
+    lines = []
+    for f, g in ((one, two), (two, one)):
+        y = _of(w, own, "y")
+        lines += [
+            "@ta.function",
+            f"def {f}(y, k):",
+            f"    return ta.cond(k > 0, lambda: {g}({y}, k - 1) * 0.9, lambda: {_of(w, own, 'y')})",
+        ]
+    text = f"{one}({w.number(names)}, {w.rng.choice(names.counts)})"
+    names.numbers.append(s)
+    return Statement([*lines, f"{s} = {text}"], (s,))

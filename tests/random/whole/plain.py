@@ -151,12 +151,12 @@ class Plain:
     def switch(self, n: Any, ways: Sequence[Callable[..., Any]], *args: Any) -> Any:
         return ways[min(max(int(n), 0), len(ways) - 1)](*args)
 
-    def for_loop(self, low: Any, high: Any, body: Callable[..., Any], carry: Any) -> Any:
+    def for_loop(self, low: Any, high: Any, body: Callable[..., Any], carry: Any, **options: Any) -> Any:
         for i in range(int(low), int(high)):
             carry = body(i, carry)
         return carry
 
-    def while_loop(self, test: Callable[..., Any], body: Callable[..., Any], carry: Any) -> Any:
+    def while_loop(self, test: Callable[..., Any], body: Callable[..., Any], carry: Any, **options: Any) -> Any:
         while self._decided(test(carry)):
             carry = body(carry)
         return carry

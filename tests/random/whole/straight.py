@@ -34,17 +34,22 @@ def counted(w: Writer, names: Names) -> Statement:
 
 
 def reference(w: Writer, names: Names) -> Statement:
-    r, kind = w.name("r"), w.rng.choice("ssvvtf")
+    kind = w.rng.choice("ssvvtmff")
+    r = w.name("c" if kind == "f" else "r")
     held = {
-        "s": w.number(names), "v": w.vector(names),
+        "s": w.number(names), "v": w.vector(names), "f": w.rng.choice(_quiet(names)),
         "t": f'{{"a": {w.number(names)}, "b": {w.vector(names)}}}',
-        "f": w.rng.choice(names.functions or ["ta.sin"]),
+        "m": w.rng.choice([*names.options, "Maybe.Missing()"]),
     }[kind]  # fmt: skip
     name = "local" if names.local else "held"
     names.places.append((kind, r))
-    if kind == "f" and held in names.touching:
-        names.touching.add(r)
     return Statement([f'{r} = ta.ref({held}, "{name}")'], (r,))
+
+
+def _quiet(names: Names) -> list[str]:
+    """Functions that call nothing that a reference holds: put into one they do not call
+    themselves."""
+    return [f for f in names.functions if f not in names.looking]
 
 
 def alias(w: Writer, names: Names) -> Statement | None:
@@ -52,12 +57,8 @@ def alias(w: Writer, names: Names) -> Statement | None:
     if not names.places:
         return None
     kind, of = w.rng.choice(names.places)
-    r = w.name("r")
+    r = w.name(of[0])
     names.places.append((kind, r))
-    if of in names.touching:
-        names.touching.add(r)
-    if of in names.fixed:
-        names.fixed.add(r)
     if w.chance(0.3):
         name = "local" if names.local else "held"
         return Statement([f'{r} = ta.ref({of}, "{name}").get()'], (r,))
@@ -66,7 +67,7 @@ def alias(w: Writer, names: Names) -> Statement | None:
 
 def _view(w: Writer, names: Names) -> tuple[str, str] | None:
     """(a reference or a part of what one holds, "s" or "v" as that is)."""
-    found = [(k, r) for k, r in names.places if k != "f"]
+    found = [(k, r) for k, r in names.places if k not in "fm"]
     if not found:
         return None
     kind, r = w.rng.choice(found)
@@ -77,7 +78,7 @@ def _view(w: Writer, names: Names) -> tuple[str, str] | None:
         r, kind = f'{r}.at["{field}"]', "s" if field == "a" else "v"
         if kind == "s":
             return r, kind
-    if r.isidentifier() and w.chance(0.3):
+    if ".at" not in r and w.chance(0.3):
         return r, "v"
     at = r if ".at" in r else f"{r}.at"
     k = w.rng.choice([*names.counts, "1"])
@@ -105,13 +106,33 @@ def _counted(names: Names, line: str) -> Statement:
 
 
 def write_function(w: Writer, names: Names) -> Statement | None:
-    found = [r for r in names.places_of("f") if r not in names.fixed]
-    if not found or not names.functions:
+    """Another function, or a closure of the one that is held."""
+    found = names.places_of("f")
+    if not found:
         return None
-    r, f = w.rng.choice(found), w.rng.choice(names.functions)
-    if f in names.touching:
-        names.touching.add(r)
-    return _counted(names, f"{r}.set({f})")
+    c = w.rng.choice(found)
+    if w.chance(0.4):
+        g, own = w.name("g"), names.inner()
+        own.numbers += ["y"] * 6
+        return Statement([f"{g} = {c}.get()", *_counted(names, f"{c}.set(lambda y: {g}({w.bounded(own)}) * 0.9)").parts], (g,))
+    return _counted(names, f"{c}.set({w.rng.choice(_quiet(names))})")
+
+
+def write_option(w: Writer, names: Names) -> Statement | None:
+    found = names.places_of("m")
+    if not found:
+        return None
+    r = w.rng.choice(found)
+    return _counted(names, f"{r}.set(Maybe.Both({w.number(names)}, {r}.get()))")
+
+
+def read_option(w: Writer, names: Names) -> Statement | None:
+    found = names.places_of("m")
+    if not found:
+        return None
+    m = w.name("m")
+    names.options.append(m)
+    return Statement([f"{m} = {w.rng.choice(found)}.get()"], (m,))
 
 
 def read(w: Writer, names: Names) -> Statement | None:

@@ -16,8 +16,10 @@ class Names:
 
     Attributes:
         functions: of a number, with a number as result.
-        places: references by what they hold: "s", "v", "t" (a dict of both) or "f" (a function).
-        fixed: references of functions that may not be given other ones here.
+        places: references by what they hold: "s", "v", "t" (a dict of both), "m" (an option) or
+            "f" (a function); names of the last begin with c.
+        touching: functions that use references or counters of outside.
+        looking: functions that call what references hold; none of these is put into one.
         local: whether references and counters of loops of outside are out of reach, so that
             writes are not counted.
         depth: how many blocks may be inside.
@@ -32,7 +34,7 @@ class Names:
     options: list[str] = field(default_factory=list)
     places: list[tuple[str, str]] = field(default_factory=list)
     touching: set[str] = field(default_factory=set)
-    fixed: set[str] = field(default_factory=set)
+    looking: set[str] = field(default_factory=set)
     local: bool = False
     depth: int = 3
 
@@ -42,7 +44,6 @@ class Names:
         made = {k: v.copy() if isinstance(v, (list, set)) else v for k, v in made.items()}
         own = Names(**made)
         own.depth -= 1
-        own.fixed |= set(own.places_of("f"))
         if local:
             own.local, own.places = True, []
             own.functions = [f for f in own.functions if f not in own.touching]
@@ -53,7 +54,7 @@ class Names:
         return [name for k, name in self.places if k == kind]
 
 
-OUTER = re.compile(r"\b(?:r_\d+|i_\d+|writes)\b")
+OUTER = re.compile(r"\b(?:[rc]_\d+|i_\d+|writes)\b")
 Make = Callable[["Writer", Names], "Statement | None"]
 
 
@@ -144,10 +145,14 @@ class Writer:
         head = (*decorators, f"def {name}({', '.join(params)}):")
         return Define(head, self.block(own, result, most))
 
-    def touches(self, names: Names, *defined: Define) -> bool:
-        """Whether a function reads or writes references, or reads counters, of outside."""
+    def note(self, names: Names, function: str, *defined: Define) -> None:
+        """A function is in reach; see what of references it uses that it did not make."""
         text = "\n".join([line for d in defined for line in d.block.lines()])
-        made = set(re.findall(r"^\s*(r_\d+) = ", text, re.M)) | set(re.findall(r"\((i_\d+)", text))
-        used = set(OUTER.findall(text)) - made
+        made = re.findall(r"^\s*([rc]_\d+) = ", text, re.M) + re.findall(r"\((i_\d+)", text)
+        used = dict.fromkeys(OUTER.findall(text))
         words = set(re.findall(r"\w+_\d+", text))
-        return bool(used) or bool(words & names.touching)
+        if any(u not in made for u in used) or words & names.touching:
+            names.touching.add(function)
+        if any(u.startswith("c_") for u in used) or words & names.looking:
+            names.looking.add(function)
+        names.functions.append(function)
