@@ -345,7 +345,8 @@ class _Run:
             case Read():
                 array = self.arrays[e.tensor]
                 _check_index(e.tensor.name, args, array.shape, "read")
-                return array[tuple(args)].item()
+                element = array[tuple(args)]
+                return element if array.dtype == object else element.item()  # a record, or a number
             case Call():
                 return evaluate_call(e.op, e.dtype, args)
             case Cast():

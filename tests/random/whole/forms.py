@@ -83,13 +83,39 @@ def for_loop(w: Writer, names: Names) -> Statement:
     own.counts.append(i)
     if w.chance(0.5):
         defined = w.define(body, [i, a], own, w.bounded)
-        return _named(w, names, [defined], f"ta.for_loop(0, {times}, {body}, {start}{_stored(w)})", "s")
+        text = f"ta.for_loop(0, {times}, {body}, {start}{_stored(w)})"
+        return _named(w, names, [defined], text, "s")
     own.vectors.append(b)
     pair: Result = lambda own: f"({w.bounded(own)}, {w.row(own)})"  # noqa: E731
     defined = w.define(body, [i, f"{a}{b}"], own, pair)
     defined.block.statements.insert(0, Statement([f"{a}, {b} = {a}{b}"], (a, b)))
     first = f"({start}, {w.vector(names)})"
-    return _named(w, names, [defined], f"ta.for_loop(0, {times}, {body}, {first}{_stored(w)})", "sv")
+    text = f"ta.for_loop(0, {times}, {body}, {first}{_stored(w)})"
+    return _named(w, names, [defined], text, "sv")
+
+
+def repeated(w: Writer, names: Names) -> Statement | None:
+    """A loop for what it writes alone."""
+    if not names.places:
+        return None
+    i, body, own = w.name("i"), w.name("body"), names.inner()
+    own.counts.append(i)
+    defined = w.define(body, [i, "c"], own, lambda own: "c")
+    return Statement([defined, f"ta.for_loop(0, {w.times(names)}, {body}, None)"])
+
+
+def passed(w: Writer, names: Names) -> Statement | None:
+    """A function of a reference and a number."""
+    places = names.places_of("s")
+    if not places:
+        return None
+    f, r, a, own = w.name("g"), w.name("r"), w.name("a"), names.inner()
+    own.places += [("s", r)] * 3
+    defined = w.define(
+        f, [r, a], _with_param(own, a), w.bounded, w.rng.choice([(), ("@ta.function",)])
+    )
+    text = f"{f}({w.rng.choice(places)}, {w.number(names)})"
+    return _named(w, names, [defined], text, "s")
 
 
 def _stored(w: Writer) -> str:
@@ -131,7 +157,9 @@ def derivative(w: Writer, names: Names) -> Statement:
     """A derivative by a number, inside of the program."""
     d, a = w.name("d"), w.name("a")
     form = w.rng.choice(DERIVATIVES)
-    defined = w.define(d, [a], _with_param(names.inner(), a), w.bounded)
+    own = _with_param(names.inner(), a)
+    own.depth = min(own.depth, 1)  # of a higher order all that is inside is
+    defined = w.define(d, [a], own, w.bounded)
     text = form.format(d=d, x=w.number(names), y=w.number(names))
     return _named(w, names, [defined], f"ta.tanh({text})", "s")
 
@@ -139,9 +167,14 @@ def derivative(w: Writer, names: Names) -> Statement:
 def gradient(w: Writer, names: Names) -> Statement:
     """A derivative by a vector."""
     d, a = w.name("d"), w.name("a")
-    form = w.rng.choice(["ta.grad({d})({x})", "ta.jvp(ta.grad({d}), ({x},), ({y},))[1]", "ta.vjp({d}, {x})[1](0.5)[0]"])
+    forms = [
+        "ta.grad({d})({x})",
+        "ta.jvp(ta.grad({d}), ({x},), ({y},))[1]",
+        "ta.vjp({d}, {x})[1](0.5)[0]",
+    ]
     own = names.inner()
+    own.depth = min(own.depth, 1)
     own.vectors += [a, a, a]
     defined = w.define(d, [a], own, w.bounded, most=2)
-    text = form.format(d=d, x=w.vector(names), y=w.vector(names))
+    text = w.rng.choice(forms).format(d=d, x=w.vector(names), y=w.vector(names))
     return _named(w, names, [defined], f"ta.tanh({text})", "v")

@@ -30,6 +30,8 @@ KINDS = (
     (2.0, True, forms.branch),
     (1.0, True, forms.for_loop),
     (0.7, True, forms.while_loop),
+    (0.4, True, forms.repeated),
+    (0.5, True, forms.passed),
     (0.7, True, forms.scan),
     (1.5, True, forms.derivative),
     (0.7, True, forms.gradient),
@@ -45,10 +47,23 @@ KINDS = (
 """How often, whether blocks are inside, and what writes it."""
 
 
-def whole_program(seed: int, size: int = 7) -> Program:
-    """A program of about so many statements; all its values are bounded."""
+def order_of(seed: int) -> int:
+    """To which order a program is differentiated: every fourth to the second."""
+    return 2 if seed % 4 == 0 else 1
+
+
+def whole_program(seed: int, size: int | None = None) -> Program:
+    """A program; all its values are bounded.
+
+    Args:
+        size: how many statements it has outside of blocks; by the seed if left out, fewer where it
+            is differentiated twice.
+    """
     w = Writer(seed, KINDS)
-    names = Names(["x"], ["v"], ["n"], ["ta.sin"], depth=w.rng.choice((1, 2, 2, 3)))
+    is_small = order_of(seed) > 1
+    depth = w.rng.choice((1, 1, 2) if is_small else (1, 2, 2, 3))
+    size = size or w.rng.choice((2, 3, 4) if is_small else (2, 3, 4, 6))
+    names = Names(["x"], ["v"], ["n"], ["ta.sin"], depth=depth)
     first = Statement(['writes = ta.ref(0, "writes")'], ("writes",))
     block = w.block(names, None, 0)
     block.statements = [first, *w.fill(names, size)]

@@ -73,7 +73,8 @@ def iterated(w: Writer, names: Names) -> Statement | None:
     lines = [
         "@ta.function",
         f"def {rec}(g, y, k):",
-        f"    return ta.cond(k > 0, lambda: {rec}(lambda z: ta.sin(g(z) * 1.1), g(y), k - 1), lambda: y)",
+        f"    deeper = lambda: {rec}(lambda z: ta.sin(g(z) * 1.1), g(y), k - 1)",
+        "    return ta.cond(k > 0, deeper, lambda: y)",
     ]
     text = f"{rec}(ta.fn({w.rng.choice(found)}), {w.number(names)}, {w.rng.choice(names.counts)})"
     names.numbers.append(s)

@@ -151,12 +151,14 @@ class Plain:
     def switch(self, n: Any, ways: Sequence[Callable[..., Any]], *args: Any) -> Any:
         return ways[min(max(int(n), 0), len(ways) - 1)](*args)
 
-    def for_loop(self, low: Any, high: Any, body: Callable[..., Any], carry: Any, **options: Any) -> Any:
+    def for_loop(
+        self, low: Any, high: Any, body: Callable[..., Any], carry: Any, **options: Any
+    ) -> Any:
         for i in range(int(low), int(high)):
             carry = body(i, carry)
         return carry
 
-    def while_loop(self, test: Callable[..., Any], body: Callable[..., Any], carry: Any, **options: Any) -> Any:
+    def while_loop(self, test: Callable[..., Any], body: Callable[..., Any], carry: Any) -> Any:
         while self._decided(test(carry)):
             carry = body(carry)
         return carry
@@ -200,8 +202,8 @@ class Plain:
 
     def jvp(self, f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
         tag = next(self._tags)
-        given = [Dual(tag, p, t + np.zeros(duals.shape_of(p))) for p, t in zip(primals, tangents, strict=True)]
-        y = f(*given)
+        pairs = zip(primals, tangents, strict=True)
+        y = f(*[Dual(tag, p, t + np.zeros(duals.shape_of(p))) for p, t in pairs])
         self._forget(tag)
         return duals.without(y, tag), duals.tangent_of(y, tag)
 

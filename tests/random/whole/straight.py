@@ -114,7 +114,8 @@ def write_function(w: Writer, names: Names) -> Statement | None:
     if w.chance(0.4):
         g, own = w.name("g"), names.inner()
         own.numbers += ["y"] * 6
-        return Statement([f"{g} = {c}.get()", *_counted(names, f"{c}.set(lambda y: {g}({w.bounded(own)}) * 0.9)").parts], (g,))
+        line = f"{c}.set(lambda y: {g}({w.bounded(own)}) * 0.9)"
+        return Statement([f"{g} = {c}.get()", *_counted(names, line).parts], (g,))
     return _counted(names, f"{c}.set({w.rng.choice(_quiet(names))})")
 
 
@@ -195,7 +196,9 @@ def option(w: Writer, names: Names) -> Statement:
     m = w.name("m")
     of = w.rng.choice(names.options or ["Maybe.Missing()"])
     choices = [
-        f"Maybe.Some({w.number(names)})", f"Maybe.Both({w.number(names)}, {of})", "Maybe.Missing()"
+        f"Maybe.Some({w.number(names)})",
+        f"Maybe.Both({w.number(names)}, {of})",
+        "Maybe.Missing()",
     ]
     text = w.rng.choice(choices)
     if w.chance(0.6):

@@ -61,19 +61,21 @@ class Block:
                 yield from block.inside()
 
 
-PRELUDE = '''\
+PRELUDE = """\
 List = ta.variant("List", Nil={}, Cons={"head": "float64", "tail": "List"})
 Tree = ta.variant(
     "Tree", Leaf={"value": "float64[3]"}, Node={"left": "Tree", "scale": "float64", "right": "Tree"}
 )
-Maybe = ta.variant("Maybe", Missing={}, Some={"value": "float64"}, Both={"a": "float64", "b": "Maybe"})
+Maybe = ta.variant(
+    "Maybe", Missing={}, Some={"value": "float64"}, Both={"a": "float64", "b": "Maybe"}
+)
 
 
 def pushed(f, x, dx):
     with ta.dual_level():
         value, tangent = ta.unpack_dual(f(ta.make_dual(x, dx)))
     return 0.0 * value if tangent is None else tangent
-'''
+"""
 """Data types, and a derivative by a level: what programs stand on."""
 
 
@@ -91,5 +93,11 @@ class Program:
     features: frozenset[str]
 
     def __str__(self) -> str:
-        head = f"# seed {self.seed}\n{PRELUDE}\n\ndef program(x, v, n):"
+        """A file of Python."""
+        return f"# seed {self.seed}\nimport numpy as np\nimport tensorad as ta\n\n{self.code}"
+
+    @property
+    def code(self) -> str:
+        """What needs the names `ta` and `np`."""
+        head = f"{PRELUDE}\n\ndef program(x, v, n):"
         return "\n".join([head, *[INDENT + line for line in self.block.lines()], ""])

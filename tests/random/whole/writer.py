@@ -123,7 +123,7 @@ class Writer:
         """So many statements, which add names."""
         found: list[Statement] = []
         while len(found) < size:
-            some = [(w, make) for w, has_blocks, make in self.kinds if names.depth or not has_blocks]
+            some = [(w, m) for w, has_blocks, m in self.kinds if names.depth > 0 or not has_blocks]
             (make,) = self.rng.choices([m for _, m in some], [w for w, _ in some])
             made = make(self, names)
             if made is not None:
