@@ -92,7 +92,8 @@ class Ref:
 def _put(held: Any, keys: tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
     if not keys:
         made = change(held)
-        return made if callable(made) or isinstance(made, dict) else made + 0.0
+        is_number = not callable(made) and not isinstance(made, (dict, Alternative))
+        return made + 0.0 if is_number else made
     if isinstance(held, dict):
         return {**held, keys[0]: _put(held[keys[0]], keys[1:], change)}
     places = np.arange(duals.shape_of(held)[0])
