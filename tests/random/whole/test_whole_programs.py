@@ -27,7 +27,7 @@ def test_programs_contain_everything() -> None:
         found.update(whole_program(seed).features)
     assert {make.__name__ for _, _, make in KINDS} == {f for f in found if " " not in f}
     assert min(found[make.__name__] for _, _, make in KINDS) >= 2
-    closed = ("write", "derivative", "branch", "for_loop", "recursion", "chosen", "folded")
+    closed = ("reference", "apply", "listed", "composed")
     assert all(found[f"{name} in a closed block"] for name in closed)
 
 
