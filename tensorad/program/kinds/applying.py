@@ -20,9 +20,8 @@ from tensorad.program.data.function_types import (
     joined,
 )
 from tensorad.program.functions import Function
-from tensorad.program.references.frames import Frame, frame
-from tensorad.program.references.joins import Joined
-from tensorad.program.references.joins import joined as joined_references
+from tensorad.program.references.frames import frame
+from tensorad.program.references.joins import Joined, left_by
 from tensorad.program.traces import traced
 from tensorad.program.trees import flatten, unflatten
 from tensorad.program.values import as_tensor, parameters
@@ -70,8 +69,7 @@ def _applied(own: FunctionsType, where: str, function: Tensor, *args: Any) -> An
 def _body(c: Chosen, n: int, where: str, function: Tensor, args: Sequence[Any]) -> Any:
     """What one of the functions does, its fields in the place of what it captures.
 
-    What it leaves in references are results of the call, functions among it values: the others
-    leave other ones.
+    What it leaves in references are results of the call.
     """
     bound_call(c.name, signature_of(c.function), args, {})
     flat = flatten(tuple(args), "args")
@@ -84,7 +82,7 @@ def _body(c: Chosen, n: int, where: str, function: Tensor, args: Sequence[Any]) 
     def written(given: Sequence[Tensor]) -> Any:
         with frame(c.name) as own:
             result = c.function(*unflatten(flat.structure, given[: len(params)]))
-        left.append(joined_references({c.name: own, "others": Frame("others", False, None)}, where))
+        left.append(left_by(c.name, own, where))
         return result, left[0].leaves[c.name]
 
     program = traced(c.name, written, (*params, *c.tensors), is_closed=True)

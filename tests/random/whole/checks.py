@@ -19,6 +19,7 @@ from tensorad.simplify.control.passes import CONTROL_PASSES, simplified
 from tests.random.whole.generator import order_of, whole_program
 from tests.random.whole.plain import Counts, Plain
 from tests.random.whole.texts import Program
+from tests.support.nested_duals import primal
 
 STEPS = (1e-5, 1e-6)
 Function = Callable[..., Any]
@@ -77,7 +78,8 @@ class Wanted(NamedTuple):
 def wanted(program: Program, at: Point) -> Wanted:
     """Values, gradient, and the gradient's derivative along the direction, by nested duals."""
     plain = Plain()
-    value = run_text(program, plain)(at.x, at.v, at.n)
+    found = run_text(program, plain)(at.x, at.v, at.n)
+    value = {name: primal(a) for name, a in found.items()}  # of a derivative that is over
     if plain.counts.writes != value["writes"]:
         raise Mismatch(f"counts: {plain.counts} and {value['writes']} writes")
 
@@ -95,8 +97,8 @@ def _slopes(program: Program, at: Point) -> tuple[dict[str, Any], dict[str, Any]
             return plain.jvp(lambda a, b: f(a, b, at.n)["y"], (x, v), (row[0], row[1:]))[1]
 
         slope, change = plain.jvp(along, (at.x, at.v), (at.dx, at.dv))
-        first.append(slope)
-        second.append(change)
+        first.append(primal(slope))
+        second.append(primal(change))
     return _parts(np.array(first)), _parts(np.array(second))
 
 
@@ -114,7 +116,7 @@ def check_differences(program: Program, at: Point, slope: float, scale: float) -
     def run(h: float) -> tuple[float, list[Any]]:
         plain = Plain()
         y = run_text(program, plain)(at.x + h * at.dx, at.v + h * at.dv, at.n)["y"]
-        return float(y), plain.decisions
+        return float(primal(y)), plain.decisions
 
     decided = run(0.0)[1]
     found = []
