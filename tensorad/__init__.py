@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tensorad.implicit import linear_solve as linear_solve
     from tensorad.implicit import minimize as minimize
     from tensorad.implicit import root as root
+    from tensorad.interop import output_shapes as output_shapes
     from tensorad.ir.expr import Axis as Axis
     from tensorad.ir.expr import Expr as Expr
     from tensorad.ir.tensor import Tensor as Tensor
@@ -194,6 +195,7 @@ _HOME: Final = {
     "tensorad.counting": "Work",
     "tensorad.language": "partial_eval",
     "tensorad.implicit": "fixed_point linear_solve minimize root",
+    "tensorad.interop": "output_shapes",
     "tensorad.ir.expr": "Axis Expr",
     "tensorad.ir.tensor": "Tensor",
     "tensorad.levels": "dual_level make_dual unpack_dual",

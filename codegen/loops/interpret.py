@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,23 +35,16 @@ from tensorad.codegen.loops.ir import (
     Visit,
 )
 from tensorad.errors import BoundsError, InternalError
-from tensorad.ir.dtypes import BOOL, DType, wrap
+from tensorad.ir.dtypes import BOOL, DType
 from tensorad.ir.expr import (
-    Call,
-    Cast,
-    Const,
     Expr,
     Number,
-    Read,
-    Select,
     Size,
-    convert_number,
     size_var,
 )
 from tensorad.ir.records import Definition, is_record
-from tensorad.ir.reference.interpret import evaluate_call
-from tensorad.ir.tensor import Constant, Tensor, dim_expr
-from tensorad.ir.visit import children
+from tensorad.ir.reference.formulas import Formulas
+from tensorad.ir.tensor import Constant, Tensor
 
 Environment = dict[Expr, Any]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -137,6 +130,7 @@ class _Run:
         self.eager = False
         self.scratch: tuple[Tensor, ...] = ()
         self.routines: Mapping[Definition, Routine] = {}
+        self.formulas = [Elements(self, eager) for eager in (False, True)]
         self.placed: dict[Tensor, None] = {}
         """Tensors whose memory is another one's."""
 
@@ -190,7 +184,7 @@ class _Run:
                 self.activate(n)
 
     def activate(self, n: Activate) -> None:
-        self.clear(n.results)
+        self.clear([t for t in n.results if t not in n.totals])
         r = self.routines[n.definition]
         given = [self.buffer(t) for t in (*n.operands, *n.results)]
         before, placed = self.buffers, self.placed
@@ -271,7 +265,7 @@ class _Run:
     def clear(self, tensors: Sequence[Tensor]) -> None:
         """New buffers that hold nothing of use."""
         for t in [t for t in tensors if t not in self.placed]:
-            shape = [int(self.value(dim_expr(n))) for n in t.shape]
+            shape = [n if isinstance(n, int) else int(self.value(n)) for n in t.shape]
             empty = math.nan if t.dtype.is_float else 0
             self.buffers[t] = np.full(shape, empty, dtype=storage_dtype(t.dtype))
 
@@ -286,16 +280,15 @@ class _Run:
             case If():
                 self.block(s.then if self.value(s.cond) else s.orelse)
             case Assign():
-                self.assign(s.targets, [self.value(v) for v in s.values])
+                self.assign(s.targets, self.values(s.values))
             case Fold():
-                memo = self.scalars.copy()
-                memo.update(zip(s.combiner.lhs, [self.scalars[t] for t in s.targets], strict=True))
-                memo.update(zip(s.combiner.rhs, [self.value(v) for v in s.values], strict=True))
-                self.assign(s.targets, [self.evaluate(r, memo) for r in s.combiner.results])
+                state = [self.scalars[t] for t in s.targets]
+                added = self.values(s.values)
+                self.assign(s.targets, self.formulas[0].combine(s.combiner, state, added))
             case Store():
-                where = tuple([int(self.value(i)) for i in s.indices])
-                values = [self.value(v) for v in s.values]
-                for t, v in zip(s.tensors, values, strict=True):
+                found = self.values((*s.indices, *s.values))
+                where = tuple(found[: len(s.indices)])
+                for t, v in zip(s.tensors, found[len(where) :], strict=True):
                     array = self.buffer(t)
                     check_index(t, where, array.shape, "written")
                     array[where] = v
@@ -335,65 +328,36 @@ class _Run:
         self.scalars.pop(s.axis, None)
 
     def value(self, root: Expr) -> Any:
-        if root in self.scalars:
-            return self.scalars[root]
-        return self.evaluate(root, self.scalars.copy())
+        return self.scalars[root] if root in self.scalars else self.values((root,))[0]
 
-    def evaluate(self, root: Expr, memo: Environment) -> Any:
-        """`root` with `memo` holding the leaves; only the chosen side of a select is taken."""
-        stack = [root]
-        while stack:
-            e = stack[-1]
-            if e in memo:
-                stack.pop()
-                continue
-            if isinstance(e, Select) and not self.eager:
-                if e.cond not in memo:
-                    stack.append(e.cond)
-                    continue
-                chosen = e.then if memo[e.cond] else e.orelse
-                if chosen not in memo:
-                    stack.append(chosen)
-                    continue
-                memo[e] = memo[chosen]
-                stack.pop()
-                continue
-            missing = [c for c in children(e) if c not in memo]
-            if missing:
-                stack.extend(missing)
-                continue
-            memo[e] = self.apply(e, [memo[c] for c in children(e)])
-            stack.pop()
-        return memo[root]
+    def values(self, roots: Sequence[Expr]) -> list[Any]:
+        """Only the chosen side of a select is evaluated where lanes do not take both."""
+        return self.formulas[self.eager].values(roots, {}, self.scalars)
 
-    def apply(self, e: Expr, args: list[Any]) -> Any:
-        """The value of one node from its operands'."""
-        match e:
-            case Const():
-                return e.value
-            case Read():
-                array = self.buffer(e.tensor)
-                where = tuple([int(i) for i in args])
-                check_index(e.tensor, where, array.shape, "read")
-                return array[where].item()
-            case Call():
-                return evaluate_call(e.op, e.dtype, args)
-            case Cast():
-                return convert(args[0], e.dtype)
-            case Select():
-                return args[1] if args[0] else args[2]
-        raise InternalError(f"{type(e).__name__} has no value here: it is not set or not in scope")
+
+class Elements(Formulas):
+    """Formulas whose reads are of the buffers of a run.
+
+    Args:
+        eager: evaluate both sides of a select, as lanes do.
+    """
+
+    def __init__(self, run: _Run, eager: bool) -> None:
+        super().__init__(eager)
+        self.run = run
+
+    def reading(self, t: Tensor) -> Callable[..., Any]:
+        """What gives an element of the buffer that `t` then has."""
+
+        def read(_: object, *where: int) -> Any:
+            array = self.run.buffer(t)
+            check_index(t, where, array.shape, "read")
+            return array.item(*where)
+
+        return read
 
 
 def check_index(t: Tensor, where: Sequence[int], shape: Sequence[int], what: str) -> None:
     """Raise unless the index lies inside the array."""
     if not all(0 <= i < n for i, n in zip(where, shape, strict=True)):
         raise BoundsError(f"{t.name} is {what} at {tuple(where)}, its shape is {tuple(shape)}.")
-
-
-def convert(value: Number, dtype: DType) -> Number:
-    """`astype` of one number."""
-    value = convert_number(value, dtype)
-    if dtype.is_float:
-        return float(value)
-    return wrap(int(value), dtype) if dtype.is_integer else bool(value)

@@ -38,7 +38,7 @@ from tensorad.ir.expr import (
     select,
 )
 from tensorad.ir.order import postorder_along
-from tensorad.ir.reference.interpret import evaluate_call
+from tensorad.ir.reference.formulas import evaluate_call
 from tensorad.ir.visit import (
     children,
     free_leaves,

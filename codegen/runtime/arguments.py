@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorad.codegen.entry.checks_ir import ARRAY_DATA, READY
 from tensorad.codegen.runtime.arena import Array
-from tensorad.errors import BindError, DTypeError, ShapeError, UserError
+from tensorad.errors import BindError, DTypeError, ShapeError, UserError, counted
 from tensorad.ir.analysis.sizes import shape_values, size_value
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Expr, Size, int_const
@@ -288,6 +288,36 @@ def sizes_of(t: Tensor) -> list[Size]:
     """The symbolic sizes in a tensor's shape."""
     found = [e for n in t.shape for e in postorder(dim_expr(n)) if isinstance(e, Size)]
     return list(dict.fromkeys(found))
+
+
+def given_outputs(
+    function: str,
+    tensors: Sequence[Tensor],
+    out: object,
+    shapes: Sequence[tuple[int, ...]],
+    inputs: Sequence[tuple[str, Array]],
+) -> list[Array]:
+    """Arrays given with `out=` that may receive the outputs.
+
+    Args:
+        function: whose, for errors.
+        inputs: arrays that are read, with what errors call them.
+    Raises:
+        BindError, DTypeError, ShapeError: they are too few or too many, one does not fit, or shares
+            memory with another one or with an input.
+    """
+    given = [out] if len(tensors) == 1 and not isinstance(out, (list, tuple)) else out
+    if not isinstance(given, (list, tuple)) or len(given) != len(tensors):
+        got = f"{len(given)}" if isinstance(given, (list, tuple)) else type(out).__name__
+        raise BindError(
+            f"out needs {counted(len(tensors), 'array')}, got {got}.",
+            where=function,
+            hint="pass a list with one array per output.",
+        )
+    triples = enumerate(zip(tensors, given, shapes, strict=True))
+    arrays = [check_output(t, n, a, s) for n, (t, a, s) in triples]
+    check_overlap([(f"out[{n}]", a) for n, a in enumerate(arrays)], inputs)
+    return arrays
 
 
 def check_output(t: Tensor, number: int, array: object, shape: tuple[int, ...]) -> Array:

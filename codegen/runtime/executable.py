@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
+from threading import get_ident
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,15 +18,10 @@ from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.ir import LoopProgram
 from tensorad.codegen.loops.scratch import scratch_bytes
 from tensorad.codegen.runtime.alias_outputs import OutputAlias, alias_temporaries
-from tensorad.codegen.runtime.arena import (
-    Array,
-    aligned,
-    new_bytes,
-    plan_arena,
-    scratch_block,
-)
+from tensorad.codegen.runtime.arena import Array, plan_arena
 from tensorad.codegen.runtime.background_compiler import Compiler
 from tensorad.codegen.runtime.failures import out_of_bounds, too_deep, too_large
+from tensorad.codegen.runtime.frames import Frame, Program, Template
 from tensorad.codegen.runtime.kernel_cache import checks_of
 from tensorad.codegen.runtime.lifetimes import find_buffers
 from tensorad.codegen.runtime.routines import (
@@ -35,8 +30,7 @@ from tensorad.codegen.runtime.routines import (
     word_sizes,
     word_value,
 )
-from tensorad.codegen.runtime.step_table import StepTable, Word
-from tensorad.codegen.threads.activations_ir import record_library
+from tensorad.codegen.runtime.step_table import StepTable
 from tensorad.codegen.threads.pool import driver, pool_for
 from tensorad.codegen.threads.settings_version import current_version
 from tensorad.errors import InternalError
@@ -54,68 +48,25 @@ LARGE_ARENA: Final = 1 << 26
 TakeFrame = Callable[[int], int | None]
 
 
-class Frame:
-    """The memory of one running call: temporaries, slots, sizes and the call block."""
+class Failure(NamedTuple):
+    """What stopped a call: a step, with what a check found there.
 
-    def __init__(
-        self, program: Executable, sizes: Sequence[int], offsets: Sequence[int], size_bytes: int,
-        routines: RoutineTable | None,
-    ) -> None:  # fmt: skip
-        self.arena = aligned(new_bytes(size_bytes), size_bytes)
-        base = self.arena.ctypes.data
-        fixed = program.constant_addresses
-        outer = program.n_arguments
-        total = outer + len(fixed) + len(offsets)
-        self.slots = (ctypes.c_int64 * max(1, program.n_slots))()
-        self.slots[outer:total] = [*fixed, *[base + o for o in offsets]]
-        self.sizes = (ctypes.c_int64 * max(1, len(sizes)))(*sizes)
-        self.heap = (ctypes.c_int64 * (2 + 2 * program.n_dynamic))()
-        self._routines = routines
-        self.call = (ctypes.c_int64 * block.CALL_WORDS)()
-        self.call[block.STEPS] = program.steps.ctypes.data
-        self.call[block.COUNT] = len(program.steps)
-        self.call[block.SLOTS] = ctypes.addressof(self.slots)
-        self.call[block.INDICES] = program.indices.ctypes.data
-        self.call[block.SIZES] = ctypes.addressof(self.sizes)
-        self.call[block.INSIDE] = program.inside.ctypes.data
-        self.call[block.HEAP] = ctypes.addressof(self.heap)
-        if routines is not None:
-            self.call[block.ROUTINES] = routines.address
-            self.call[block.RECORD_STEP] = record_library().addresses["record"]
-        if program.grows:
-            weakref.finalize(self, _release, self.heap, self.call)
-        self.address = ctypes.addressof(self.call)
-        self._scratch: Array | None = None
+    Attributes:
+        code: of the check, or `OUT_OF_MEMORY`, or `RAISED`.
+        value, extent: an index, and the extent of its axis.
+        depth: activations of definitions; `allowed`: bytes that the call may take.
+        caller: the thread.
+        words: sizes and counters where the step runs.
+    """
 
-    def reserve(self, size_bytes: int) -> None:
-        """Have at least this much scratch memory; pages are touched when threads use them."""
-        if self._scratch is None or self._scratch.nbytes < size_bytes:
-            self._scratch = scratch_block(size_bytes)
-            self.call[block.SCRATCH] = self._scratch.ctypes.data
-
-
-def _release(heap: ctypes.Array[ctypes.c_int64], call: ctypes.Array[ctypes.c_int64]) -> None:
-    """Give back what a frame's calls have reserved."""
-    for address in heap[2::2]:
-        _free(address)
-    _release_chunks(heap, call)
-
-
-def _release_chunks(heap: ctypes.Array[ctypes.c_int64], call: ctypes.Array[ctypes.c_int64]) -> None:
-    """Give back what activations and records had."""
-    for region in (block.STACK, block.RECORDS):
-        chunk = call[region]
-        while chunk:
-            following, size_bytes = (ctypes.c_int64 * 2).from_address(chunk)
-            heap[1] -= size_bytes
-            _free(chunk)
-            chunk = following
-        call[region : region + block.REGION_WORDS] = [0] * block.REGION_WORDS
-
-
-_free: Final = ctypes.CDLL(None).free
-_free.argtypes = [ctypes.c_void_p]
-_free.restype = None
+    step: int
+    code: int
+    value: int
+    extent: int
+    depth: int
+    allowed: int
+    caller: int
+    words: Sequence[int]
 
 
 class Steps(NamedTuple):
@@ -140,12 +91,15 @@ class Layout:
     def __init__(self, program: Executable, sizes: Mapping[Expr, int]) -> None:
         self._program = program
         self.numbers = dict(sizes)
-        self._sizes = [word_value(w, sizes) for w in program.words]
-        self._offsets, self._bytes = plan_arena(program.temporaries, sizes)
-        self.routines = program.routine_table(sizes)
-        """Of definitions, if the program has some, or records."""
+        offsets, self._bytes = plan_arena(program.temporaries, sizes)
+        words = [word_value(w, sizes) for w in program.words]
+        routines = program.routine_table(sizes)
         self.scratch_bytes = max([scratch_bytes(k, sizes) for k in program.with_scratch], default=0)
         """What each thread needs for itself."""
+        self.template = Template(
+            program.shared, words, offsets, self._bytes, self.scratch_bytes, routines
+        )
+        """What frames are at first."""
         self._free: deque[Frame] = deque()
         """Frames that no call uses, where there are no native calls."""
         self._shared: dict[int, Frame] = {}
@@ -207,10 +161,8 @@ class Layout:
             return self._frame()
 
     def _frame(self) -> Frame:
-        frame = Frame(self._program, self._sizes, self._offsets, self._bytes, self.routines)
-        frame.call[block.SCRATCH_BYTES] = self.scratch_bytes
+        frame = Frame(self.template, grows=self._program.grows)
         frame.call[block.SLICES] = self._points // SLICE_POINTS
-        frame.call[block.REPEATS] = int(self._program.repeats)
         return frame
 
     def _take_shared(self, take: TakeFrame) -> Frame:
@@ -282,13 +234,11 @@ class Executable:
         self.inside = self._places(inside)
         for t in (*buffers.dynamic, *buffers.placed):
             self._slots.setdefault(t, len(self._slots))
-        self.n_slots, self.n_dynamic = len(self._slots), len(buffers.dynamic)
         self.routines = [RoutineCode(r) for r in program.routines]
         self._constants = {t: constant_array(t) for t in self._all_constants(buffers.constants)}
         self.with_scratch = [k for k in program.kernels if k.scratch]
         self.stores = tuple(dict.fromkeys([t for r in program.repeats for t in r.stores]))
         """What loops fill with a row per iteration."""
-        self.constant_addresses = [self._constants[t].ctypes.data for t in buffers.constants]
         self._kernels: list[object] = []
         with compiler or Compiler() as used:
             compiled = dict(zip(program.kernels, used.finished(program.kernels), strict=True))
@@ -305,6 +255,12 @@ class Executable:
         self.sizes = list(dict.fromkeys([s for w in every for s in word_sizes(w)]))
         """The symbolic sizes that a call is given."""
         self.repeats = not program.is_straight
+        constants = [self._constants[t].ctypes.data for t in buffers.constants]
+        self.shared = Program(
+            self.steps, self.indices, self.inside, self.n_arguments, len(self._slots),
+            len(buffers.dynamic), constants, self.repeats,
+        )  # fmt: skip
+        """What all frames share."""
         self._is_parallel = bool((self.steps[:, 2] == block.PARALLEL).any())
         self.kernels = program.kernels
         self._layouts: OrderedDict[tuple[int, ...], Layout] = OrderedDict()
@@ -363,6 +319,16 @@ class Executable:
         every = [*self.temporaries, *[life for c in self.routines for life in c.temporaries]]
         return [life.tensor for life in every]
 
+    @property
+    def n_steps(self) -> int:
+        """How many steps there are."""
+        return len(self.steps)
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether threads may share loops."""
+        return self._is_parallel
+
     def run(
         self, layout: Layout, addresses: list[int], now: int | None = None,
         read: Callable[[Frame], None] | None = None,
@@ -403,26 +369,43 @@ class Executable:
 
     def fail(self, frame: Frame) -> None:
         """Raise what a call found."""
-        call, table = frame.call, self._table
-        step, code = call[block.STEP], call[block.CODE]
-        if code == block.RAISED:
-            raise table.python[step].raised()
-        if step in table.taking:
-            _release_chunks(frame.heap, call)
-            raise too_deep(table.taking[step], call[block.DEPTH], frame.heap[0])
-        if code == block.OUT_OF_MEMORY:
-            reserved = table.reserved[step]
-            raise too_large(reserved, _values(reserved.words, call), frame.heap[0])
-        kernel, loops, words = table.where[step]
-        check = checks_of(kernel)[code - 1]
-        values = _values(words, call)
-        raise out_of_bounds(check, call[block.VALUE], call[block.EXTENT], loops, values)
+        call = frame.call
+        step = call[block.STEP]
+        now = (ctypes.c_int64 * self.word_count(step)).from_address(call[block.NOW_SIZES])
+        told = Failure(
+            step=step,
+            code=call[block.CODE],
+            value=call[block.VALUE],
+            extent=call[block.EXTENT],
+            depth=call[block.DEPTH],
+            allowed=frame.heap[0],
+            caller=get_ident(),
+            words=list(now),
+        )
+        error = self.error(told)
+        if step in self._table.taking:
+            frame.release_chunks()
+        raise error
 
+    def word_count(self, step: int) -> int:
+        """How many words there are where a step runs, which errors may show."""
+        if step in self._table.reserved:
+            return len(self._table.reserved[step].words)
+        return len(self._table.where[step].words) if step in self._table.where else 0
 
-def _values(words: Sequence[Word], call: ctypes.Array[ctypes.c_int64]) -> dict[Word, int]:
-    """What words are where the call has stopped."""
-    now = (ctypes.c_int64 * len(words)).from_address(call[block.NOW_SIZES])
-    return dict(zip(words, now, strict=True))
+    def error(self, f: Failure) -> BaseException:
+        """What stopped a call, for users."""
+        table = self._table
+        if f.code == block.RAISED:
+            return table.python[f.step].raised(f.caller)
+        if f.step in table.taking:
+            return too_deep(table.taking[f.step], f.depth, f.allowed)
+        if f.code == block.OUT_OF_MEMORY:
+            reserved = table.reserved[f.step]
+            return too_large(reserved, dict(zip(reserved.words, f.words)), f.allowed)
+        kernel, loops, words = table.where[f.step]
+        check = checks_of(kernel)[f.code - 1]
+        return out_of_bounds(check, f.value, f.extent, loops, dict(zip(words, f.words)))
 
 
 def constant_array(t: Tensor) -> Array:

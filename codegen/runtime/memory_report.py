@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorad import config
@@ -71,7 +71,7 @@ def memory_use(
         BindError: a size is missing, unknown, or no number >= 0.
         ShapeError, LimitError: no array can have these sizes.
     """
-    known = _bound(name, sizes, given)
+    known = sizes_given(name, sizes, given, "memory_at", "ask for f.memory")
     return MemoryUse(
         sum(bytes_of(t, known) for t in program.inputs),
         sum(bytes_of(t, known) for t in program.outputs),
@@ -87,24 +87,34 @@ def _row_bytes(t: Tensor, sizes: Mapping[Expr, int]) -> int:
     return bytes_of(buffer(t.name, t.shape[1:], t.dtype), sizes)
 
 
-def _bound(name: str, sizes: tuple[Expr, ...], given: Mapping[str, int]) -> dict[Expr, int]:
+def sizes_given(
+    name: str, sizes: Sequence[Expr], given: Mapping[str, int], method: str, without: str
+) -> dict[Expr, int]:
+    """The numbers of sizes that are given by name.
+
+    Args:
+        name: the function's; `method`: what is asked of it at these sizes.
+        without: what to do where there are none.
+    Raises:
+        BindError: a size is missing, unknown, or no number >= 0.
+    """
     wanted = {s.name: s for s in sizes if isinstance(s, Size)}
     example = ", ".join([f"{n}=..." for n in wanted])
     for n, value in given.items():
         if n not in wanted:
             raise BindError(
                 f"{n} = {value!r} is no size of {name}.",
-                where=f"memory_at({example})",
+                where=f"{method}({example})",
                 hint="pass every symbolic size by its name."
                 if wanted
-                else "it has no symbolic sizes: ask for f.memory.",
+                else f"it has no symbolic sizes: {without}.",
             )
     numbers = {n: size_number(n, value) for n, value in given.items()}
     missing = [n for n in wanted if n not in numbers]
     if missing:
         raise BindError(
-            f"how much memory {name} uses depends on {', '.join(missing)}.",
-            where="memory",
-            hint=f"ask at the sizes of a call: f.memory_at({example}).",
+            f"{method} of {name} depends on {', '.join(missing)}.",
+            where=f"{method}({example})",
+            hint=f"say at which sizes: f.{method}({example}).",
         )
     return {s: numbers[n] for n, s in wanted.items()}

@@ -37,9 +37,9 @@ class PythonCall:
         assert found is not None, "a callback has an address"
         return found
 
-    def raised(self) -> BaseException:
-        """What the function raised in this thread's call."""
-        return self._errors.pop(get_ident())
+    def raised(self, caller: int | None = None) -> BaseException:
+        """What the function raised in a thread's call; this thread's unless told."""
+        return self._errors.pop(get_ident() if caller is None else caller)
 
     def _call(self, slots: int, sizes: int) -> int:
         try:

@@ -12,6 +12,7 @@ from tensorad.checking.report import Array
 from tensorad.compiled import CompiledFunction
 from tensorad.counting import work
 from tensorad.errors import UserError
+from tensorad.ir.reference.formulas import Formulas
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.reference.precision import in_float64
 from tensorad.ir.tensor import Tensor
@@ -32,12 +33,13 @@ class Engine:
     def __init__(self, sizes: Mapping[str, int], compiled: bool) -> None:
         self.sizes = dict(sizes)
         self.compiled = compiled
+        self.formulas = Formulas()
         self.built: dict[tuple[tuple[Tensor, ...], tuple[Tensor, ...]], CompiledFunction] = {}
 
     def values(self, tensors: Sequence[Tensor], bindings: Bindings) -> list[Array]:
         """The elements of the tensors."""
         if not self.compiled:
-            return interpret(list(tensors), bindings, self.sizes)
+            return interpret(list(tensors), bindings, self.sizes, self.formulas)
         key = (tuple(tensors), tuple(bindings))
         if key not in self.built:
             image = in_float64(tensors, tuple(bindings))

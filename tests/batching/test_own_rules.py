@@ -34,6 +34,7 @@ def test_rules_of_one_direction_serve_all_rows_in_both_modes(given: str) -> None
     )
 
 
+@pytest.mark.slow
 def test_solvers_solve_each_row() -> None:
     a = np.array([2.0, 3.0, 4.0])
     roots = ta.vmap(lambda a: ta.root(lambda x: x * x - a, 1.0))

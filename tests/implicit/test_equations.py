@@ -35,6 +35,7 @@ def slope(a: Any) -> Any:
     return x, 1 / (3 * x * x + 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "solve", [by_root, by_fixed_point, pytest.param(by_minimum, marks=pytest.mark.slow)]
 )
@@ -64,6 +65,7 @@ def test_third_derivatives_in_mixed_modes(solve: Any) -> None:
     np.testing.assert_allclose(along, differences, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_hessian_by_an_implicit_solve_of_fifty_dimensions() -> None:
     rng = np.random.default_rng(0)
     n = 50
@@ -79,6 +81,7 @@ def test_hessian_by_an_implicit_solve_of_fifty_dimensions() -> None:
     np.testing.assert_allclose(ta.hessian(f)(b), np.stack(rows), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_trees_numbers_and_what_is_read_from_outside() -> None:
     def f(a: Any, w: Any) -> Any:
         def both(x: Any) -> Any:
@@ -109,6 +112,7 @@ def test_inside_of_loops_branches_and_each_other() -> None:
     check_gradient(f, np.float64(1.7))
 
 
+@pytest.mark.slow
 def test_what_is_not_reached_is_nan() -> None:
     root, point, least = ta.root, ta.fixed_point, ta.minimize
     x = np.ones(2)

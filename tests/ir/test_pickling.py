@@ -150,6 +150,7 @@ def test_a_loaded_axis_knows_its_uses() -> None:
     assert z.op.bodies[0].args[0].axes[0] is not axis  # y binds it
 
 
+@pytest.mark.slow
 def test_deep_formulas_and_long_programs() -> None:
     e = X[0, 0]
     for _ in range(20_000):

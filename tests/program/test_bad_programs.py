@@ -39,6 +39,11 @@ PARTS = (
     equations, *LANGUAGE,
 )  # fmt: skip
 EVERY = [case for part in PARTS for case in part.CASES]
+ENDLESS = (
+    "recursion: other_static_arguments", "recursion: python_recursion",
+    "language_runs: recursion_without_an_end", "language_types: types_without_an_end",
+)  # fmt: skip
+"""Cases that a limit ends after thousands of calls."""
 BESIDE: list[dict[str, Any]] = [
     m.REFUSED for m in (test_branches, test_loops, test_functions, test_derivatives)
 ]
@@ -49,9 +54,17 @@ def name_of(case: Case) -> str:
     return f"{part}: {case.attempt.__name__}"
 
 
-@pytest.mark.parametrize("case", EVERY, ids=name_of)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=[pytest.mark.slow] * (name_of(c) in ENDLESS)) for c in EVERY],
+    ids=[name_of(c) for c in EVERY],
+)
 def test_the_whole_text(case: Case) -> None:
     check(case)
+
+
+def test_what_is_slow_is_listed_by_its_name() -> None:
+    assert set(ENDLESS) <= {name_of(c) for c in EVERY}
 
 
 def test_every_text_says_what_to_do() -> None:

@@ -416,6 +416,7 @@ def _nested(depth: int) -> Any:
     return f
 
 
+@pytest.mark.slow
 def test_functions_are_nested_hundreds_of_times() -> None:
     assert _nested(400)(np.ones(2)).tolist() == [402, 402]
 

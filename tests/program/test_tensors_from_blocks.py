@@ -171,8 +171,8 @@ CALLS: Final[dict[str, Call]] = {
 }  # fmt: skip
 NO_TENSORS: Final = {
     "assume", "check_numerical_grads", "explain_adjoints", "fn", "get_num_threads", "gradient",
-    "match", "module", "no_grad", "partial_eval", "placeholder", "reduce_axis", "register_gradient",
-    "register_tree", "set_num_threads", "size", "variant",
+    "match", "module", "no_grad", "output_shapes", "partial_eval", "placeholder",
+    "reduce_axis", "register_gradient", "register_tree", "set_num_threads", "size", "variant",
 }  # fmt: skip
 """Of sizes, names, numbers, modules and functions of arrays."""
 

@@ -76,6 +76,7 @@ def test_trees_come_back(tree: object) -> None:
     assert back == tree and type(back) is type(tree)
 
 
+@pytest.mark.slow
 def test_deep_trees() -> None:
     tree: Any = 1.0
     for _ in range(20_000):

@@ -197,6 +197,7 @@ def test_rows_of_loops_that_differ_in_length() -> None:
     check(ta.grad(lambda x, n: rows(x, n).sum()), X, count)
 
 
+@pytest.mark.slow
 def test_examples_may_be_nested() -> None:
     check(lambda x: ta.vmap(root)(x * x), X[:3, :2])
     check(lambda x: ta.vmap(ta.grad(root))(x * x), X[:3, :2], native=False)

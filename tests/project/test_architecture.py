@@ -31,6 +31,7 @@ MAX_FUNCTION = 60
 MAX_FILES = 20
 """In a folder."""
 
+_COMPILED = {"errors", "process", "ir", "simplify", "autodiff", "codegen", "compiled"}
 BELOW = {
     "errors": set(),
     "process_memory": set(),
@@ -54,7 +55,7 @@ BELOW = {
     },
     "te": {"errors", "config", "ir", "simplify", "autodiff"},
     "topi": {"errors", "config", "ir", "te"},
-    "codegen": {"errors", "config", "process", "passes", "ir", "simplify"},
+    "codegen": {"errors", "config", "process", "collector", "passes", "ir", "simplify"},
     "compiled": {"errors", "config", "ir", "simplify", "autodiff", "codegen"},
     "tuning": {"errors", "config", "process", "ir", "codegen", "compiled"},
     "building": {
@@ -76,6 +77,7 @@ BELOW = {
         "process",
         "passes",
         "ir",
+        "simplify",
         "autodiff",
         "te",
         "codegen",
@@ -85,17 +87,8 @@ BELOW = {
     "implicit": {"errors", "ir", "simplify", "autodiff", "te", "topi", "program"},
     "levels": {"errors", "process", "ir", "autodiff", "building", "program"},
     "batching": {"errors", "process", "ir", "program"},
-    "sparse": {
-        "errors",
-        "config",
-        "process",
-        "ir",
-        "simplify",
-        "autodiff",
-        "codegen",
-        "compiled",
-        "building",
-    },
+    "interop": {*_COMPILED, "building", "batching"},
+    "sparse": {*_COMPILED, "config", "building"},
 }
 """What each part may import beside itself. Parts above building may import everything."""
 TOP = {

@@ -41,6 +41,7 @@ def grows_linearly(counts: list[int]) -> bool:
     return third - second <= 2 * (second - first)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("of", "method"),
     [(AvailableValues, "_read_as"), (horizontal, "_joined")],
@@ -60,6 +61,7 @@ def test_what_is_equal_or_alike_is_looked_for_in_few_places(
     assert grows_linearly(counts), counts
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ALIKE)
 def test_the_points_of_equal_steps_are_counted_once(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -145,6 +147,7 @@ def test_equal_steps_are_keyed_once(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert counts[0] == counts[1] and all(counts[0]), counts
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ALIKE)
 def test_reads_of_equal_steps_are_judged_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = gradient(name, 8), gradient(name, 16)

@@ -79,11 +79,14 @@ NOT_EMPTIED: Final = {
     "in use: threads, libraries, a thread's own objects, a line on the terminal": {
         "tensorad/passes.py": "_times _seen",
         "tensorad/progress.py": "_line",
+        "tensorad/interop/torch.py": "_registered",
         "codegen/entry/native_type.py": "_kept",
         "codegen/target/link.py": "_linker",
         "codegen/target/object_code.py": "_local",
         "codegen/threads/activations_ir.py": "record_library",
         "codegen/threads/pool.py": "driver _pool _ends",
+        "codegen/threads/native_settings.py": "_words _is_read",
+        "codegen/runtime/c_entry.py": "_library",
         "simplify/sets/space.py": "_thread",
     },
     "ends with what it belongs to: an executable, the plan of a nest": {
@@ -112,13 +115,22 @@ def memo_sites(text: str) -> dict[str, bool]:
     """
     tree = ast.parse(text)
     found = dict(_decorated(tree))
-    filled = set(_filled(tree))
+    lasting: dict[str, bool] = {}
     for target, value, outside in _assigned(tree):
         registered = _is_call(value, {"memo"})
-        is_kept = registered or _is_kept(value, outside)
-        if is_kept or (outside and ast.unparse(target) in filled):
+        if registered or _is_kept(value, outside):
             found[ast.unparse(target)] = registered
+        elif outside:
+            lasting[ast.unparse(target)] = registered
+    if any(_may_be_filled(name, text) for name in lasting):
+        filled = set(_filled(tree))
+        found.update({name: kept for name, kept in lasting.items() if name in filled})
     return found
+
+
+def _may_be_filled(name: str, text: str) -> bool:
+    """Whether a text has what `_filled` looks for in its tree."""
+    return "global " in text or f"{name}[" in text or f"{name}." in text
 
 
 def _called(e: ast.expr) -> str:
@@ -134,8 +146,11 @@ def _is_call(e: ast.expr, names: Container[str]) -> bool:
     return isinstance(e, ast.Call) and _called(e) in names
 
 
-def _decorated(tree: ast.AST) -> Iterator[tuple[str, bool]]:
-    for node in ast.walk(tree):
+def _decorated(tree: ast.Module) -> Iterator[tuple[str, bool]]:
+    stack: list[ast.AST] = [*tree.body]
+    while stack:
+        node = stack.pop()
+        stack.extend(n for field in BLOCKS for n in getattr(node, field, ()))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for decorator in node.decorator_list:
                 if _called(decorator) in DECORATORS | {"memoised"}:

@@ -39,7 +39,7 @@ def test_comparing_names_the_pass(p: Pass[Any, Any], mistake: Mistake) -> None:
         program.is_right()
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("p", "mistake"), BISECTED, ids=_named(BISECTED))
 @described()
 def test_bisecting_names_the_pass(p: Pass[Any, Any], mistake: Mistake) -> None:

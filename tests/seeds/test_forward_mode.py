@@ -27,7 +27,7 @@ def tangent(y: Tensor, wrt: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
     return ta.jvp(y, dict(zip(wrt, along, strict=True))), along
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in NEEDS_MORE])
 def test_s002_01_forward_mode_costs_a_few_times_the_function(name: str) -> None:
     y, wrt = PROGRAMS[name](6)

@@ -87,6 +87,7 @@ def control(x: Any) -> Any:
     return ta.scan(lambda c, row: (c + row * c, c * row), 1.0, z)[1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("f", [operators, from_topi, computes, places, control])
 def test_s002_06_ordinary_code_in_between(f: Callable[[Any], Any]) -> None:
     wanted = ta.jvp(f, (X,), (V,))[1]
@@ -126,6 +127,7 @@ def test_s002_07_of_tensors_outside_of_functions() -> None:
     np.testing.assert_allclose(by_d, wanted)
 
 
+@pytest.mark.slow
 def test_s002_07_the_gradient_of_the_trace_of_a_hessian() -> None:
     x, eye = X[:2], np.eye(2)
 

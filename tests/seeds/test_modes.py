@@ -44,6 +44,7 @@ def bowl(x: Any) -> Any:
     return (y * y * x).sum()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("f", [bowl, lambda x: (topi.exp(x) @ topi.sin(x)) ** 2])
 def test_s002_03_products_with_hessians_and_hessians(f: Any) -> None:
     x, v = X[:2], V[:2]
@@ -90,6 +91,7 @@ def derived(f: Any, mode: str) -> Any:
     return (lambda x: pushed(f, x, ONE)) if mode == "f" else ta.grad(f)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", STOPPED)
 def test_s002_15_each_mode_in_each_direction_and_twice(mode: str) -> None:
     """A value that is stopped is a second argument, along which a stopped mode does not go."""
@@ -122,6 +124,7 @@ def test_s002_15_each_mode_in_each_direction_and_twice(mode: str) -> None:
         assert ta.gradcheck(f, np.float64(0.7), modes=(way,), order=2)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", STOPPED)
 def test_s002_15_inside_of_loops_and_branches(mode: str) -> None:
     @ta.function
@@ -270,6 +273,7 @@ PERTURBED: Final[dict[str, tuple[Callable[[Derive, Derive, Any], Any], float]]] 
 """(derivative with an outer and an inner way at x, its value at 1.5)"""
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", PERTURBED)
 def test_w_10_and_s002_10_perturbations_are_not_confused(name: str) -> None:
     assert len(PERTURBED) >= 12

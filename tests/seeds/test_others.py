@@ -78,6 +78,7 @@ def test_s002_23_complex_arrays_are_refused_and_pairs_are_right() -> None:
         ta.function(lambda x: x * x)(np.array([z]))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "f",
     [
@@ -118,6 +119,7 @@ def test_s004_01_an_update_is_assembled_from_functions() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_s004_05_control_flow_that_data_decide() -> None:
     def f(x: Any, n: Any) -> Any:
         def step(t: Any, c: Any) -> Any:
@@ -181,6 +183,7 @@ def test_t_02_cotangents_have_any_structure() -> None:
     np.testing.assert_allclose(found, 2 * c + 2 * x * c + 5)
 
 
+@pytest.mark.slow
 def test_t_06_reverse_goes_through_a_while_that_data_end() -> None:
     first = ta.grad(newton)
     second, third = ta.grad(first), ta.grad(ta.grad(first))
@@ -199,6 +202,7 @@ def test_t_06_reverse_goes_through_a_while_that_data_end() -> None:
 newton_value = ta.function(newton)
 
 
+@pytest.mark.slow
 def test_t_09_the_root_of_10000_steps_is_stored() -> None:
     steps, n = 10_000, 64
 

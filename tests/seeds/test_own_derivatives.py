@@ -35,6 +35,7 @@ def differences(p: Any, delta: Any, y: Any, t: Any) -> list[Any]:
 overridden = ta.custom_rule(vjp=differences, save=probabilities)(cross_entropy)
 
 
+@pytest.mark.slow
 def test_s001_23_softmax_with_cross_entropy_overridden_as_a_whole() -> None:
     p = np.exp(Y) / np.exp(Y).sum(1, keepdims=True)
     delta = np.float64(2.5)

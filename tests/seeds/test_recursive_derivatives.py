@@ -42,6 +42,7 @@ def slope(f: Callable[[Any], Any], x: float, h: float = 1e-6) -> float:
     return (float(f(np.array(x + h))) - float(f(np.array(x - h)))) / (2 * h)
 
 
+@pytest.mark.slow
 def test_s004_09_four_derivatives_and_gradients_inside_of_loops() -> None:
     f: Any = power_in_a_reference
     for order in range(1, 5):
@@ -68,6 +69,7 @@ def test_s004_14_forward_mode_of_all_forms(f: Any) -> None:
     assert tangent == pytest.approx(float(ta.grad(whole)(X, 4)), rel=1e-12)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("f", [product, power_in_a_reference, chosen])
 def test_s004_15_every_mix_of_two_modes(f: Any) -> None:
     def along(g: Any) -> Any:

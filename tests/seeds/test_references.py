@@ -88,6 +88,7 @@ MUTABLE: dict[str, tuple[Program, Program]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MUTABLE)
 def test_s004_10_writes_do_not_disturb_gradients(name: str) -> None:
     check_same(*MUTABLE[name], X, second=name in ("branch", "loop", "references"))
@@ -213,6 +214,7 @@ def test_w_09_gradients_through_writes_that_look_dead() -> None:
     check_same(f, lambda x: ta.grad(lambda y: (y * y * y).sum())(x).sum() + (x * x).sum(), X)
 
 
+@pytest.mark.slow
 def test_t_07_reverse_mode_through_references_and_views() -> None:
     def f(x: Any) -> Any:
         r = ta.ref({"m": x.reshape(3, 1) * x, "n": 0})

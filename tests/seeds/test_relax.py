@@ -91,6 +91,7 @@ def test_s000_17_the_targets_adjoint_is_one_of_its_dtype() -> None:
         assert value.dtype == found.dtype == dtype and (found == 1).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", [(5, 5), (5,), (1, 5), (5, 1), ()])
 def test_s000_20_what_was_broadcast_is_summed_back(shape: tuple[int, ...]) -> None:
     small = RNG.standard_normal(shape)

@@ -56,6 +56,7 @@ class Operators:
         ta.register_gradient(add)(newer_add_grad if newer else add_grad)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("newer", [False, True])
 @pytest.mark.parametrize("shape", [(5, 5), (5,), (1, 5), ()])
 def test_s000_14_rules_are_attached_to_operators(shape: tuple[int, ...], newer: bool) -> None:

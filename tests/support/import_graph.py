@@ -78,13 +78,18 @@ def _statements(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
     while stack:
         node, late = stack.pop()
         yield node, late
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        if isinstance(node, ast.If) and _is_for_types(node.test):
             stack.extend((n, True) for n in node.body)
             stack.extend((n, late) for n in node.orelse)
             continue
         late = late or isinstance(node, _FUNCTIONS)
         for field in BLOCKS:
             stack.extend((n, late) for n in getattr(node, field, ()))
+
+
+def _is_for_types(test: ast.expr) -> bool:
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
+    return name == "TYPE_CHECKING"
 
 
 def _imported(node: ast.AST) -> list[str]:

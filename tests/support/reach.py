@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from tests.support.import_graph import import_name
+from tests.support.import_graph import BLOCKS, import_name
 
 Place = tuple[str, str]
 """A file, and a name at its top: a function, a class with all its methods, or a constant."""
@@ -34,7 +34,10 @@ def _imported(
     """The modules and the names that a file imports, as it calls them."""
     modules: dict[str, str] = {}
     names: dict[str, Place] = {}
-    for node in ast.walk(tree):
+    stack: list[ast.AST] = [*tree.body]
+    while stack:
+        node = stack.pop()
+        stack.extend(n for field in BLOCKS for n in getattr(node, field, ()))
         for alias in node.names if isinstance(node, ast.ImportFrom) else ():
             own = alias.asname or alias.name
             if f"{node.module}.{alias.name}" in known:  # type: ignore[attr-defined]  # as above

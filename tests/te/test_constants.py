@@ -38,6 +38,7 @@ def check(made: Tensor, expected: np.ndarray, rtol: float = 1e-14) -> None:
     np.testing.assert_allclose(found, expected, rtol=rtol)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.__name__)
 def test_an_array_beside_a_tensor_is_a_constant_tensor(op: Operator, name: str) -> None:

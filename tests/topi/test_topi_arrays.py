@@ -36,6 +36,7 @@ def texts(found: Any) -> list[str]:
     return [format_tensor_recursively(t) for t in listed(found)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", WITH_TENSORS)
 def test_arrays_are_constants(name: str) -> None:
     arguments = CALLS[name]

@@ -12,7 +12,8 @@ from tensorad.errors import BindError, BoundsError
 from tensorad.ir.analysis.blocks import inner_ops
 from tensorad.ir.expr import Axis, Expr, Reduce, Size
 from tensorad.ir.records import Recursion, is_record
-from tensorad.ir.reference.interpret import Array, interpret, shape_of
+from tensorad.ir.reference.formulas import Array
+from tensorad.ir.reference.interpret import interpret, shape_of
 from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Compute, Op, Tensor, dim_expr, outputs
 from tensorad.ir.text.printer import format_tensor, format_tensor_recursively

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, overload
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
 
-from tensorad.errors import BindError, BoundsError, DTypeError, InternalError, ShapeError
+from tensorad.errors import BindError, DTypeError, InternalError, ShapeError
 from tensorad.ir.analysis.blocks import ops_between, saves_of
 from tensorad.ir.arrays.arguments import check_arrays, check_sizes, check_tensors
 from tensorad.ir.arrays.scan_outputs import last_states, states_after, states_before
-from tensorad.ir.combiner import Combiner
-from tensorad.ir.dtypes import BOOL, DType, wrap
+from tensorad.ir.dtypes import BOOL, DType
 from tensorad.ir.expr import (
-    FUNCTIONS,
-    Apply,
     Axis,
-    Call,
-    Cast,
-    Const,
     Expr,
-    Number,
-    Param,
-    Read,
-    Reduce,
-    Select,
     Size,
-    convert_number,
-    reduce_expr,
     size_var,
 )
 from tensorad.ir.records import is_record
 from tensorad.ir.reference.control import Interpreter, run_control
+from tensorad.ir.reference.formulas import Array, Formulas, Scope, check_index
 from tensorad.ir.reference.records import bound_record
 from tensorad.ir.tensor import (
     Compute,
@@ -47,21 +34,18 @@ from tensorad.ir.tensor import (
     Scatter,
     Tensor,
     Update,
-    dim_expr,
     format_shape,
     outputs,
 )
-from tensorad.ir.visit import children
 from tensorad.process import deep_calls
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Scope = dict[Expr, Any]
-"""Values of axes, sizes and combiner operands."""
 
 
 @overload
 def interpret(
-    tensors: Tensor, bindings: Mapping[Tensor, Any], sizes: Mapping[str, int] | None = None
+    tensors: Tensor,
+    bindings: Mapping[Tensor, Any],
+    sizes: Mapping[str, int] | None = None,
+    formulas: Formulas | None = None,
 ) -> Array: ...
 
 
@@ -70,6 +54,7 @@ def interpret(
     tensors: Sequence[Tensor],
     bindings: Mapping[Tensor, Any],
     sizes: Mapping[str, int] | None = None,
+    formulas: Formulas | None = None,
 ) -> list[Array]: ...
 
 
@@ -77,6 +62,7 @@ def interpret(
     tensors: Tensor | Sequence[Tensor],
     bindings: Mapping[Tensor, Any],
     sizes: Mapping[str, int] | None = None,
+    formulas: Formulas | None = None,
 ) -> Array | list[Array]:
     """The elements of `tensors`, as float64, int64 or bool arrays (a list for a list).
 
@@ -84,6 +70,7 @@ def interpret(
         tensors: one tensor or several.
         bindings: arrays for the placeholders, or for any tensors of the DAG.
         sizes: values of symbolic sizes that no array's shape gives.
+        formulas: what the same formulas were evaluated with before.
 
     Raises:
         BindError: a placeholder or a size has no value.
@@ -94,7 +81,9 @@ def interpret(
     """
     roots = check_tensors(tensors, "interpret")
     check_arrays(bindings, "interpret")
-    run = _Run(bind_sizes({t: np.shape(a) for t, a in bindings.items()}, check_sizes(sizes)))
+    run = _Run(
+        bind_sizes({t: np.shape(a) for t, a in bindings.items()}, check_sizes(sizes)), formulas
+    )
     for t, a in bindings.items():
         run.arrays[t] = _bound_array(t, a, run)
     with deep_calls.changed():
@@ -168,8 +157,9 @@ def storage_dtype(dtype: DType) -> type:
 class _Run:
     """Sizes and the arrays computed so far."""
 
-    def __init__(self, sizes: Scope) -> None:
+    def __init__(self, sizes: Scope, formulas: Formulas | None = None) -> None:
         self.sizes = sizes
+        self.formulas = formulas or Formulas()
         self.arrays: dict[Tensor, Array] = {}
         self.kept: dict[Control, list[Saved]] = {}
 
@@ -183,7 +173,7 @@ class _Run:
         return [self.arrays[t] for t in roots]
 
     def shape(self, t: Tensor | Op) -> tuple[int, ...]:
-        return tuple([int(self.value(dim_expr(n), self.sizes)) for n in t.shape])
+        return tuple([n if isinstance(n, int) else int(self.value(n, self.sizes)) for n in t.shape])
 
     def run_op(self, op: Op) -> list[Array]:
         match op:
@@ -206,7 +196,7 @@ class _Run:
                 return [self.arrays[t] for t in outputs(op)]
             case Control():
                 kept = self.kept.get(op, [])
-                found = run_control(op, self.arrays, kept, self.sizes, _INTERPRETER)
+                found = run_control(op, self.arrays, kept, self.sizes, self.interpreter())
                 for t, array in found.items():
                     self.arrays.setdefault(t, array)
                 return [found[t] for t in outputs(op)]
@@ -215,9 +205,10 @@ class _Run:
     def compute(self, op: Compute) -> list[Array]:
         results: list[Array] = [np.empty(self.shape(op), storage_dtype(b.dtype)) for b in op.bodies]
         scope = dict(self.sizes)
+        bodies = self.formulas.of(op.bodies)
         for _ in self.points(op.axes, scope):
             where = tuple([scope[a] for a in op.axes])
-            for array, value in zip(results, self.values(op.bodies, scope), strict=True):
+            for array, value in zip(results, bodies(self.arrays, scope), strict=True):
                 array[where] = value
         return results
 
@@ -237,9 +228,9 @@ class _Run:
 
     def update(self, op: Scatter, u: Update, result: Array, scope: Scope) -> None:
         *where, value = self.values((*u.indices, u.value), scope)
-        _check_index(op.name, where, result.shape, "written")
+        check_index(op.name, where, result.shape, "written")
         old = result[tuple(where)].item()
-        result[tuple(where)] = self.combine(op.combiner, [old], [value])[0]
+        result[tuple(where)] = self.formulas.combine(op.combiner, [old], [value])[0]
 
     def scan(self, op: Scan) -> list[Array]:
         """Every output; an element that no step keeps is NaN (0 for integers)."""
@@ -256,7 +247,7 @@ class _Run:
                     cell = self.values(op.axes if op.cell is None else op.cell, own)
                     state = _at(last, cell, op.written_name)
                     _set(before, where, state)
-                    state = self.combine(op.combiner, state, self.values(op.sources, own))
+                    state = self.formulas.combine(op.combiner, state, self.values(op.sources, own))
                     _set(after, where, state)
                     _set(last, cell, state)
 
@@ -273,178 +264,36 @@ class _Run:
         return np.full(self.shape(t), math.nan if t.dtype.is_float else 0, storage_dtype(t.dtype))
 
     def points(self, axes: Sequence[Axis], scope: Scope, reverse: bool = False) -> Iterator[None]:
-        """Each point in lexicographic order (or backwards), its indices set in `scope`."""
-        if not axes:
-            yield
-            return
-        first = axes[0]
-        lower, upper, step = self.values((first.lower, first.upper, first.step), scope)
-        places = range(lower, upper, step)
-        for scope[first] in reversed(places) if reverse else places:
-            yield from self.points(axes[1:], scope, reverse)
-        scope.pop(first, None)
-
-    def fold(self, e: Reduce, scope: Scope) -> list[Any]:
-        """All components of a reduction."""
-        state: list[Any] = [c.value for c in e.combiner.identity]
-        inner = dict(scope)
-        for _ in self.points(e.axes, inner):
-            if self.value(e.condition, inner):
-                state = self.combine(e.combiner, state, self.values(e.sources, inner))
-        return state
-
-    def combine(self, c: Combiner, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
-        operands: Scope = dict(zip((*c.lhs, *c.rhs), (*left, *right), strict=True))
-        return self.values(c.results, operands)
+        return self.formulas.points(axes, self.arrays, scope, reverse)
 
     def value(self, e: Expr, scope: Scope) -> Any:
         return self.values((e,), scope)[0]
 
     def values(self, roots: Sequence[Expr], scope: Scope) -> list[Any]:
-        """The expressions' values; a select evaluates only the side it takes."""
-        memo: Scope = {}
-        stack = list(reversed(roots))
-        while stack:
-            e = stack[-1]
-            if e in memo:
-                stack.pop()
-                continue
-            operands = self.wanted(e, memo)
-            missing = [c for c in operands if c not in memo]
-            if missing:
-                stack.extend(reversed(missing))
-                continue
-            if isinstance(e, Reduce):
-                for n, component in enumerate(self.fold(e, scope)):
-                    part = reduce_expr(e.combiner, e.sources, e.axes, e.condition, n)
-                    memo[part] = component
-            elif isinstance(e, (Axis, Size, Param)):
-                memo[e] = scope[e] if e in scope else _unbound(e)
-            elif isinstance(e, Select):
-                memo[e] = memo[operands[-1]]
-            else:
-                memo[e] = self.apply(e, [memo[c] for c in operands])
-            stack.pop()
-        return [memo[r] for r in roots]
+        return self.formulas.values(roots, self.arrays, scope)
 
-    def wanted(self, e: Expr, memo: Scope) -> Sequence[Expr]:
-        """The operands `e` needs next; a reduction evaluates its own, point by point."""
-        if isinstance(e, Reduce):
-            return ()
-        if isinstance(e, Select):
-            if e.cond not in memo:
-                return (e.cond,)
-            return (e.then if memo[e.cond] else e.orelse,)
-        return children(e)
+    def interpreter(self) -> Interpreter:
+        """What evaluates the blocks of an operation; formulas stay known from one to the next."""
 
-    def apply(self, e: Expr, args: list[Any]) -> Any:
-        """One node from its operands' values."""
-        match e:
-            case Const():
-                return e.value
-            case Read():
-                array = self.arrays[e.tensor]
-                _check_index(e.tensor.name, args, array.shape, "read")
-                element = array[tuple(args)]
-                return element if array.dtype == object else element.item()  # a record, or a number
-            case Call():
-                return evaluate_call(e.op, e.dtype, args)
-            case Cast():
-                return _convert(args[0], e.dtype)
-            case Apply():
-                function = e.function
-                return self.value(function.result, dict(zip(function.params, args, strict=True)))
-        raise InternalError(f"unknown expression class {type(e).__name__}")
+        def evaluate(
+            tensors: Sequence[Tensor], given: dict[Tensor, Array], sizes: Scope
+        ) -> list[Array]:
+            run = _Run(dict(sizes), self.formulas)
+            run.arrays.update(given)
+            return run.run(tensors)
+
+        return Interpreter(
+            evaluate,
+            unset=lambda t, sizes: _Run(sizes, self.formulas).unset(t),
+            value=lambda e, sizes: int(_Run(sizes, self.formulas).value(e, sizes)),
+        )
 
 
 def _at(arrays: Sequence[Array], where: Sequence[int], name: str) -> list[Any]:
-    _check_index(name, where, arrays[0].shape, "written")
+    check_index(name, where, arrays[0].shape, "written")
     return [a[tuple(where)].item() for a in arrays]
 
 
 def _set(arrays: Sequence[Array], where: Sequence[int], values: Sequence[Any]) -> None:
     for array, value in zip(arrays, values, strict=True):
         array[tuple(where)] = value
-
-
-def _unbound(e: Axis | Size | Param) -> Any:
-    if isinstance(e, Size):
-        raise BindError(
-            f"the size {e} has no value.",
-            hint=f"pass sizes={{'{e.name}': 8}}, or an array whose shape contains {e.name}.",
-        )
-    raise InternalError(f"{e.name} is used outside its scope")
-
-
-def _check_index(name: str, where: Sequence[int], shape: Sequence[int], verb: str) -> None:
-    if all(0 <= i < n for i, n in zip(where, shape, strict=True)):
-        return
-    index = ", ".join(map(str, where))
-    raise BoundsError(
-        f"{name} is {verb} outside its shape {tuple(shape)}.",
-        where=f"{name}[{index}]",
-        hint="guard the index with select(...) or where=.",
-    )
-
-
-def _convert(value: Number, dtype: DType) -> Number:
-    value = convert_number(value, dtype)
-    if dtype.is_float:
-        return float(value)
-    return wrap(int(value), dtype) if dtype.is_integer else bool(value)
-
-
-def evaluate_call(op: str, dtype: DType, args: Sequence[Any]) -> Number:
-    """`op` of numbers: floats in float64, integers wrapped into `dtype`."""
-    if dtype.is_float:
-        function = FUNCTIONS[op].value if op in FUNCTIONS else _FLOAT[op]
-        with np.errstate(all="ignore"):
-            return float(function(*[np.float64(a) for a in args]))
-    result = _EXACT[op](*args)
-    return wrap(int(result), dtype) if dtype.is_integer else bool(result)
-
-
-def _larger(x: Any, y: Any) -> Any:
-    """The first NaN, else the larger, else (on a tie) the first."""
-    if x != x or (y == y and not y > x):
-        return x
-    return y
-
-
-def _smaller(x: Any, y: Any) -> Any:
-    """The first NaN, else the smaller, else (on a tie) the first."""
-    if x != x or (y == y and not y < x):
-        return x
-    return y
-
-
-_FLOAT: Final[dict[str, Callable[..., Any]]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power,
-    "neg": np.negative, "abs": np.abs, "sign": np.sign, "minimum": _smaller, "maximum": _larger,
-    "floor": np.floor, "ceil": np.ceil, "round": np.rint, "trunc": np.trunc,
-}  # fmt: skip
-
-_EXACT: Final[dict[str, Callable[..., Any]]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul,
-    "floordiv": lambda x, y: x // y if y else 0, "mod": lambda x, y: x % y if y else 0,
-    "pow": lambda x, y: pow(x, y, 1 << 64) if y >= 0 else 0,
-    "neg": operator.neg, "abs": abs, "sign": lambda x: (x > 0) - (x < 0),
-    "minimum": _smaller, "maximum": _larger,
-    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-    "eq": operator.eq, "ne": operator.ne, "and": lambda x, y: x and y,
-    "or": lambda x, y: x or y, "not": operator.not_, "isnan": math.isnan,
-    "isfinite": math.isfinite,
-}  # fmt: skip
-
-
-def _evaluate(tensors: Sequence[Tensor], given: dict[Tensor, Array], sizes: Scope) -> list[Array]:
-    run = _Run(dict(sizes))
-    run.arrays.update(given)
-    return run.run(tensors)
-
-
-_INTERPRETER: Final = Interpreter(
-    _evaluate,
-    unset=lambda t, sizes: _Run(sizes).unset(t),
-    value=lambda e, sizes: int(_Run(sizes).value(e, sizes)),
-)

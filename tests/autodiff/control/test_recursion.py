@@ -62,6 +62,7 @@ def list_values(record: Record) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 def test_four_orders_of_a_power() -> None:
     x, k = scalar("x"), stand_ins([Field("k", (), INT64)])[0]
     (y,) = recursion(power(), (x, k))
@@ -267,4 +268,4 @@ def test_what_cannot_be_asked_for() -> None:
     assert not has_recursion(y.op) and has_recursion(
         branch(tag_of(GIVEN), [y, y], (GIVEN, SCALE)).op
     )  # type: ignore[arg-type]
-    assert Derived.__dataclass_fields__.keys() == {"saving", "linear", "wanted"}
+    assert Derived.__dataclass_fields__.keys() == {"saving", "linear", "wanted", "shared"}

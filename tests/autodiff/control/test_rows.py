@@ -127,6 +127,7 @@ def test_an_iteration_changes_no_more_of_an_adjoint_than_it_reads(f: Callable[..
     assert abs(visits[2] - 3 * visits[1] + 2 * visits[0]) <= 12 * M, visits
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("f", CASES)
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_modes_agree(f: Callable[..., Any], sign: int) -> None:

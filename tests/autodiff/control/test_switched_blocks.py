@@ -113,6 +113,7 @@ def _columns(f: Function, x: np.ndarray) -> np.ndarray:
     return np.stack([ta.jvp(f, (x,), (e,))[1] for e in np.eye(3)], -1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_both_modes_are_finite_and_equal(name: str) -> None:
     f = CASES[name]

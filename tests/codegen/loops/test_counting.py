@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -9,8 +10,7 @@ import numpy as np
 import pytest
 
 from tensorad import te
-from tensorad.codegen.loops.interpret import _Run
-from tensorad.codegen.loops.ir import Stmt
+from tensorad.codegen.loops.interpret import Elements, _Run
 from tensorad.codegen.lower import lower_program
 from tensorad.counting import Innermost, Work, innermost, work
 from tensorad.errors import UserError
@@ -30,6 +30,7 @@ from tensorad.ir.expr import (
     select,
     size_var,
 )
+from tensorad.ir.reference.formulas import Steps
 from tensorad.ir.visit import postorder
 from tests.random.generators import random_program, random_symbolic_program
 from tests.support.oracles import points
@@ -173,25 +174,27 @@ class _Executed(_Run):
         super().__init__({})
         self.multiplications = 0
         self.choices_on_data = False
-        self.shared: dict[Expr, Any] = {}
+        self.formulas: list[Elements] = [_Counted(self, eager) for eager in (False, True)]
 
-    def statement(self, s: Stmt) -> None:
-        self.shared = self.scalars.copy()
-        super().statement(s)
 
-    def value(self, root: Expr) -> Any:
-        return self.evaluate(root, self.shared)
+class _Counted(Elements):
+    run: _Executed
 
-    def evaluate(self, root: Expr, memo: dict[Expr, Any]) -> Any:
-        self.choices_on_data |= any(
-            isinstance(e, Select) and depends_on_data(e.cond) for e in postorder(root)
+    def of(self, roots: Sequence[Expr]) -> Steps:
+        self.run.choices_on_data |= any(
+            isinstance(e, Select) and depends_on_data(e.cond) for e in postorder(*roots)
         )
-        return super().evaluate(root, memo)
+        return super().of(roots)
 
-    def apply(self, e: Expr, args: list[Any]) -> Any:
+    def calling(self, e: Call) -> Callable[..., Any]:
+        function = super().calling(e)
+
+        def counted(*args: Any) -> Any:
+            self.run.multiplications += 1
+            return function(*args)
+
         costly = ("mul", "div", "floordiv", "mod", "pow", *FUNCTIONS)
-        self.multiplications += isinstance(e, Call) and e.op in costly
-        return super().apply(e, args)
+        return counted if e.op in costly else function
 
 
 @pytest.mark.slow

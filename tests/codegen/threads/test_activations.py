@@ -72,6 +72,7 @@ def test_deep_calls() -> None:
     assert built(fibonacci())(15)[0] == 610
 
 
+@pytest.mark.slow
 def test_a_list_as_long_as_it_is_deep() -> None:
     values = np.arange(100_000.0)
     assert built(total())(list_of(values), 2.0)[0] == 2 * values.sum()

@@ -46,6 +46,7 @@ def traced(cases: Cases, name: str) -> tuple[Any, tuple[Any, ...]]:
     return f.trace(*cases[name].arguments[0]), cases[name].arguments[0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("cases", "name"),
     [(c, name) for c in (RECURSIVE, DATA, CHOSEN) for name in c],

@@ -47,12 +47,14 @@ def same_bits(a: Any, b: Any) -> bool:
     return all(x.tobytes() == y.tobytes() for x, y in zip(leaves(a), leaves(b), strict=True))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("policy", POLICIES[1:], ids=["nothing", "names", "function", "every"])
 def test_values_and_gradients_have_the_bits_of_the_function(policy: Any) -> None:
     one, two = [ta.function(ta.value_and_grad(network(p), (0, 1))) for p in ("all", policy)]
     assert same_bits(one(X, W), two(X, W))
 
 
+@pytest.mark.slow
 def test_forward_mode_and_second_order() -> None:
     plain, again = network("all"), network(["hidden"])
     one, two = [

@@ -82,6 +82,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_and_gradients_have_the_bits_of_the_loop_that_stores_all(name: str) -> None:
     check_bits(name, [WAYS[3], WAYS[4]])
@@ -126,6 +127,7 @@ def test_forward_mode_second_order_and_jacobians(way: dict[str, Any]) -> None:
     np.testing.assert_allclose(one, two, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_second_order_in_short() -> None:
     def last(way: dict[str, Any]) -> Any:
         return lambda x: ta.for_loop(0, 5, lambda i, h: ta.sin(W @ h), x, **way).sum()

@@ -42,6 +42,7 @@ def test_rows_go_through_a_checkpoint() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", STORING, ids=str)
 def test_rows_go_through_loops_that_store_little(how: dict[str, Any]) -> None:
     for one, other in zip(gradients(repeated()), gradients(repeated(**how)), strict=True):

@@ -14,6 +14,7 @@ from tests.support.programs.higher.data import listed
 from tests.support.programs.higher.kit import check
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CHOSEN)
 def test_chosen_functions(name: str) -> None:
     check(CHOSEN[name])

@@ -44,6 +44,7 @@ WAYS: dict[str, dict[str, Rule]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_one_direction_is_enough_for_all_derivatives(way: str) -> None:
     cubed = ta.custom_rule(**WAYS[way])(cubed_plain)
@@ -74,6 +75,7 @@ def test_third_derivatives_differentiate_the_rule(way: str) -> None:
     np.testing.assert_allclose(third(cubed), third(cubed_plain), atol=1e-11)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_rules_hold_in_branches_loops_and_nested(way: str) -> None:
     calls: list[int] = []
@@ -161,6 +163,7 @@ def test_a_rule_leaves_the_function_it_decorates_alone() -> None:
     assert float(ta.grad(ruled)(np.float64(3))) == 1.0
 
 
+@pytest.mark.slow
 def test_as_jax_has_them() -> None:
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     theirs = jax.custom_vjp(lambda x: jax.numpy.log1p(jax.numpy.exp(x)))

@@ -16,6 +16,7 @@ def test_both_modes_and_differences_agree() -> None:
     check(range(12), compiled=False, second=False)
 
 
+@pytest.mark.slow
 def test_second_derivatives_and_machine_code() -> None:
     check(range(12, 18), compiled=True, second=True)
 

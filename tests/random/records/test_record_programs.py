@@ -28,6 +28,7 @@ def check(seed: int) -> None:
         assert_same(c, b, dtype=str(t.dtype))  # what is folded into a float32 constant is rounded
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_a_few(seed: int) -> None:
     check(seed)

@@ -181,6 +181,7 @@ def test_a_loop_whose_count_others_use_keeps_what_they_read_of_it() -> None:
     check(outputs(again), {X: VALUES[X], Y: VALUES[Y], N: VALUES[N]})
 
 
+@pytest.mark.slow
 def test_blocks_may_be_nested_some_hundred_times() -> None:
     p = ta.placeholder((3,), "float64", name="p")
     block = Block((p,), (sin(p),))

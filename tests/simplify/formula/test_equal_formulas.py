@@ -111,6 +111,7 @@ def test_sums_with_exchanged_indices_are_two() -> None:
     np.testing.assert_allclose(found, interpret(y, {**at, q: at[d]}), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_curvature_of_an_energy_of_pairs() -> None:
     n = 3
     q, d = (te.placeholder((n, 2), "float64", name=m) for m in ("q", "d"))

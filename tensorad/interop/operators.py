@@ -1,0 +1,224 @@
+"""Operators as other systems need them: outputs of inputs, with their derivatives and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+from tensorad.autodiff import jvp, vjp
+from tensorad.batching.tensors import for_rows
+from tensorad.building import build
+from tensorad.codegen.runtime.c_entry import CEntry
+from tensorad.compiled import CompiledFunction
+from tensorad.errors import DefinitionError, DTypeError
+from tensorad.interop.shapes import Extents, output_shapes, sizes_told, symbols_of
+from tensorad.ir.expr import size_var
+from tensorad.ir.records import is_record
+from tensorad.ir.tensor import Placeholder, Tensor, format_shape
+from tensorad.ir.tensor import outputs as results_of
+from tensorad.ir.visit import placeholders
+from tensorad.process import Guard
+
+_guard = Guard()
+"""Held while an operator is derived or built; one for all, so that a forked child can have a new
+one."""
+
+
+class Derived(NamedTuple):
+    """An operator that was made of another one.
+
+    Attributes:
+        takes: which of the values that there are it is given, by position: the inputs of the other
+            operator, then cotangents or tangents.
+        moves: of each output, whether it has the rows.
+    """
+
+    operator: Operator
+    takes: tuple[int, ...]
+    moves: tuple[bool, ...] = ()
+
+
+class Operator:
+    """Outputs as a function of inputs.
+
+    Attributes:
+        name: an identifier.
+        outputs: what is computed; `inputs`: placeholders that it is computed from, all of them.
+    """
+
+    def __init__(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], name: str) -> None:
+        """An operator; nothing is built before it is needed.
+
+        Raises:
+            DefinitionError: the name is no identifier; there are no outputs; an input is no
+                placeholder, is given twice, or is missing.
+            DTypeError: an input or output is a value of a data type.
+        """
+        if not isinstance(name, str) or not name.isidentifier():
+            raise DefinitionError(
+                f"the name of an operator must be an identifier, got {name!r}.",
+                hint='write a name such as "min_plus".',
+            )
+        self.name = name
+        self.outputs = _tensors(outputs, name, "outputs")
+        self.inputs = _tensors(inputs, name, "inputs")
+        _check_inputs(self)
+        self._derived: dict[object, Derived] = {}
+        self._built: CompiledFunction | None = None
+        self._entries: dict[tuple[Extents, ...], CEntry] = {}
+
+    def __repr__(self) -> str:
+        own = ", ".join([f"{t.name} : {t.dtype} {format_shape(t.shape)}" for t in self.inputs])
+        return f"<Operator {self.name}({own})>"
+
+    @property
+    def differentiable_inputs(self) -> tuple[int, ...]:
+        """Positions of float inputs."""
+        return tuple([n for n, t in enumerate(self.inputs) if t.dtype.is_float])
+
+    @property
+    def differentiable_outputs(self) -> tuple[int, ...]:
+        """Positions of float outputs."""
+        return tuple([n for n, t in enumerate(self.outputs) if t.dtype.is_float])
+
+    def pullback(self, wanted: Sequence[int], given: Sequence[int]) -> Derived:
+        """Adjoints of the inputs `wanted`, by cotangents of the outputs `given`, both floats."""
+
+        def made() -> Derived:
+            heads = [_like(self.outputs[n], "d_") for n in given]
+            results = vjp([self.outputs[n] for n in given], [self.inputs[n] for n in wanted], heads)
+            name = f"{self.name}_vjp_{_bits(wanted, self.inputs)}_{_bits(given, self.outputs)}"
+            return _of_those_read(results, [*self.inputs, *heads], name)
+
+        return self._once(("vjp", tuple(wanted), tuple(given)), made)
+
+    def pushforward(self, moving: Sequence[int]) -> Derived:
+        """Tangents of the float outputs, by tangents of the inputs `moving`."""
+
+        def made() -> Derived:
+            tangents = [_like(self.inputs[n], "d_") for n in moving]
+            along = {self.inputs[n]: t for n, t in zip(moving, tangents, strict=True)}
+            results = jvp([self.outputs[n] for n in self.differentiable_outputs], along)
+            name = f"{self.name}_jvp_{_bits(moving, self.inputs)}"
+            return _of_those_read(results, [*self.inputs, *tangents], name)
+
+        return self._once(("jvp", tuple(moving)), made)
+
+    def for_rows(self, mapped: Sequence[int]) -> Derived:
+        """The operator for many rows: the inputs `mapped` have a leading axis."""
+
+        def made() -> Derived:
+            inputs = list(self.inputs)
+            known = {s.name for t in (*inputs, *self.outputs) for s in symbols_of(t)}
+            rows = size_var(next(n for n in _rows() if n not in known))
+            for n in mapped:
+                inputs[n] = _like(inputs[n], "", (rows,))
+            image = {self.inputs[n]: inputs[n] for n in mapped}
+            pairs = for_rows(self.outputs, image)
+            name = f"{self.name}_rows_{_bits(mapped, self.inputs)}"
+            operator = Operator([t for t, _ in pairs], inputs, name)
+            return Derived(operator, tuple(range(len(inputs))), tuple([m for _, m in pairs]))
+
+        return self._once(("rows", tuple(mapped)), made)
+
+    def _once(self, key: object, made: Callable[[], Derived]) -> Derived:
+        with _guard.lock:
+            if key not in self._derived:
+                self._derived[key] = made()
+            return self._derived[key]
+
+    def output_shapes(self, shapes: Sequence[Sequence[Any]]) -> list[Extents]:
+        """The shapes of the outputs, by those of the inputs; see `output_shapes`."""
+        return output_shapes(self.outputs, dict(zip(self.inputs, shapes, strict=True)))
+
+    @property
+    def built(self) -> CompiledFunction:
+        """The compiled function."""
+        if self._built is None:
+            with _guard.lock:
+                if self._built is None:
+                    self._built = build(list(self.outputs), list(self.inputs), name=self.name)
+        return self._built
+
+    def entry(self, shapes: Sequence[Extents]) -> CEntry:
+        """The function of C for inputs of these shapes."""
+        key = tuple([tuple(s) for s in shapes])
+        found = self._entries.get(key)
+        if found is None:
+            told = sizes_told(dict(zip(self.inputs, key, strict=True)))
+            known = {str(s): n for s, n in told.items()}
+            sizes = {name: known[name] for name in self.built.sizes if name in known}
+            found = self._entries[key] = self.built.c_entry(**sizes)
+            if len(self._entries) > _KEPT_ENTRIES:
+                del self._entries[next(iter(self._entries))]
+        return found
+
+
+_KEPT_ENTRIES = 64
+"""Functions of C of an operator that are kept, for the shapes seen last."""
+
+
+def _tensors(given: Sequence[Tensor], name: str, what: str) -> tuple[Tensor, ...]:
+    several = list(given)
+    wrong = [t for t in several if not isinstance(t, Tensor)]
+    if wrong or (what == "outputs" and not several):
+        raise DefinitionError(
+            f"the {what} of operator {name} must be tensors, got "
+            f"{f'a {type(wrong[0]).__name__}' if wrong else 'none'}.",
+            hint="write op([Y], [X, W], name), as for ta.build.",
+        )
+    for t in several:
+        if is_record(t.dtype):
+            raise DTypeError(
+                f"{t.name} is a value of a data type, which is no array of another library.",
+                where=f"{what} of operator {name}",
+                hint="make an operator of arrays.",
+            )
+    return tuple(several)
+
+
+def _check_inputs(own: Operator) -> None:
+    for n, t in enumerate(own.inputs):
+        if not isinstance(t.op, Placeholder) or t in own.inputs[:n]:
+            wrong = "is given twice" if t in own.inputs[:n] else "is no placeholder"
+            raise DefinitionError(
+                f"input {t.name} of operator {own.name} {wrong}.",
+                where=f"{t.name} : {t.dtype} {format_shape(t.shape)}",
+                hint="pass each placeholder that the outputs read once.",
+            )
+    missing = [t for t in placeholders(own.outputs) if t not in own.inputs]
+    if missing:
+        raise DefinitionError(
+            f"operator {own.name} reads {missing[0].name}, which is none of its inputs.",
+            where=f"inputs: {', '.join([t.name for t in own.inputs])}",
+            hint="add it to the inputs.",
+        )
+
+
+def _rows() -> Iterator[str]:
+    yield "rows"
+    yield from (f"rows_{n}" for n in count(2))
+
+
+def _like(t: Tensor, prefix: str, rows: tuple[Any, ...] = ()) -> Tensor:
+    return results_of(Placeholder(f"{prefix}{t.name}", (*rows, *t.shape), t.dtype))[0]
+
+
+def _of_those_read(results: Sequence[Tensor], values: Sequence[Tensor], name: str) -> Derived:
+    """The operator with these results, of the values that they read."""
+    read = dict.fromkeys(placeholders(results))
+    symbols = {s for t in results for s in symbols_of(t)}
+    told = {s for t in read for s in symbols_of(t)}
+    takes = []
+    for n, t in enumerate(values):
+        tells = not told.issuperset(symbols) and bool(symbols & set(symbols_of(t)) - told)
+        if t in read or tells:
+            told.update(symbols_of(t))
+            takes.append(n)
+    return Derived(Operator(list(results), [values[n] for n in takes], name), tuple(takes))
+
+
+def _bits(chosen: Iterable[int], among: Sequence[Tensor]) -> str:
+    own = set(chosen)
+    return "".join(["1" if n in own else "0" for n in range(len(among))])

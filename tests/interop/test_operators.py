@@ -1,0 +1,55 @@
+"""Operators of other systems: their derivatives and rows are operators, of what these read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from tensorad.errors import DTypeError
+from tensorad.interop.operators import Operator
+from tests.interop.operators import CASES, dense
+
+
+def test_a_derived_operator_takes_what_it_reads() -> None:
+    case = dense()
+    own = Operator(case.outputs, case.inputs, "dense")
+    both, first = own.pullback([0, 1], [0]), own.pullback([1], [0])
+    assert both.takes == (0, 1, 2) and first.takes == (0, 2)
+    assert [t.name for t in first.operator.inputs] == ["X", "d_Y"]
+    assert own.pullback([0, 1], [0]) is both, "made once"
+    assert first.operator.name == "dense_vjp_01_1"
+    assert own.pushforward([1]).takes == (0, 2)
+
+
+def test_rows_of_rows_have_sizes_of_their_own() -> None:
+    case = dense()
+    rows = Operator(case.outputs, case.inputs, "dense").for_rows([0])
+    twice = rows.operator.for_rows([0, 1])
+    assert rows.moves == twice.moves == (True,)
+    assert twice.operator.output_shapes([(7, 6, 3, 4), (7, 5, 4)]) == [(7, 6, 3, 5)]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", CASES)
+def test_its_function_is_the_compiled_one(name: str) -> None:
+    case = CASES[name]()
+    own = Operator(case.outputs, case.inputs, name)
+    entry = own.entry([a.shape for a in case.arrays])
+    assert entry is own.entry([a.shape for a in case.arrays])
+    results = own.built(*case.arrays)
+    shapes = [np.shape(a) for a in (results if isinstance(results, list) else [results])]
+    assert list(entry.output_shapes) == shapes == own.output_shapes(entry.input_shapes)
+
+
+def test_values_of_data_types_are_refused() -> None:
+    @ta.variant
+    class Maybe:
+        class Nothing: ...
+
+        class Just:
+            value: "float64"  # type: ignore[name-defined]  # noqa: F821, UP037
+
+    program = ta.function(lambda m: ta.match(m, lambda: 0.0, lambda v: v)).trace(Maybe.Just(1.0))
+    with pytest.raises(DTypeError, match="is a value of a data type, which is no array"):
+        Operator(program.results, program.parameters, "maybe")
