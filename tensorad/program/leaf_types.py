@@ -9,7 +9,13 @@ from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Shape, Tensor
 from tensorad.program.calls import shape_of
-from tensorad.program.data.function_types import ANY_FUNCTION, FunctionsType, is_function
+from tensorad.program.data.function_types import (
+    ANY_FUNCTION,
+    FunctionsType,
+    inner_functions,
+    is_function,
+    joined,
+)
 from tensorad.program.trees import LEAF, Branching, Flat, Static, Structure, statics
 from tensorad.program.values import alone, as_tensor, dtype_of, parameters, promoted
 
@@ -175,3 +181,13 @@ def with_leaves(flat: Flat, name: str, places: Collection[str]) -> Flat:
 
     structure = walk(flat.structure, name)
     return Flat(leaves, paths, structure)
+
+
+def with_values(flat: Flat, name: str) -> Flat:
+    """A result with tensors in the place of functions that capture what is computed inside."""
+    places = inner_functions(dict(statics(flat.structure, name)))
+    if not places:
+        return flat
+    made = with_leaves(flat, name, places)
+    leaves = [joined([v], p)[0] if p in places else v for v, p in zip(*made[:2], strict=True)]
+    return made._replace(leaves=leaves)

@@ -31,10 +31,9 @@ from tensorad.ir.text import program as text
 from tensorad.ir.text.listing import program_of
 from tensorad.ir.visit import placeholders
 from tensorad.process import deep_calls
-from tensorad.program.data.function_types import inner_functions, joined
-from tensorad.program.leaf_types import with_leaves
+from tensorad.program.leaf_types import with_values
 from tensorad.program.references.frames import Cell, cells_of, frame
-from tensorad.program.trees import LEAF, Flat, Structure, flatten, statics, unflatten
+from tensorad.program.trees import LEAF, Structure, flatten, unflatten
 from tensorad.program.values import as_tensor
 
 
@@ -121,16 +120,6 @@ def traced(
         name, tuple(parameters), results, tuple(flat.paths), flat.structure, tuple(reads),
         references=tuple(dict.fromkeys([*written.touched, *returned])),
     )  # fmt: skip
-
-
-def with_values(flat: Flat, name: str) -> Flat:
-    """A result with tensors in the place of functions that capture what is computed inside."""
-    places = inner_functions(dict(statics(flat.structure, name)))
-    if not places:
-        return flat
-    made = with_leaves(flat, name, places)
-    leaves = [joined([v], p)[0] if p in places else v for v, p in zip(*made[:2], strict=True)]
-    return made._replace(leaves=leaves)
 
 
 def check_closed(program: Program) -> None:

@@ -31,9 +31,9 @@ from tensorad.ir.tensor import (
 )
 from tensorad.program.calls import check_callable, operand
 from tensorad.program.data.function_types import written_inside
+from tensorad.program.leaf_types import with_values
 from tensorad.program.references.frames import check_kept, frame
 from tensorad.program.references.joins import left_by
-from tensorad.program.traces import with_values
 from tensorad.program.trees import flatten, is_leaf, unflatten
 from tensorad.program.values import as_tensor
 from tensorad.te import compute

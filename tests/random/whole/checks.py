@@ -17,9 +17,9 @@ from tensorad.process import deep_calls
 from tensorad.program.traces import Program as Trace
 from tensorad.simplify.control.passes import CONTROL_PASSES, simplified
 from tests.random.whole.generator import order_of, whole_program
+from tests.random.whole.nested_duals import primal
 from tests.random.whole.plain import Counts, Plain
 from tests.random.whole.texts import Program
-from tests.support.nested_duals import primal
 
 STEPS = (1e-5, 1e-6)
 Function = Callable[..., Any]

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.support import nested_duals as duals
-from tests.support.nested_duals import Dual
+from tests.random.whole import nested_duals as duals
+from tests.random.whole.nested_duals import Dual
 
 
 class Counts(NamedTuple):
