@@ -16,6 +16,7 @@ from tensorad.autodiff.checks import (
     check_wrt,
     leading_axes,
 )
+from tensorad.autodiff.control.handles import moves_handles
 from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import with_dtype, zeros_like
 from tensorad.autodiff.control.recursion import Moving
@@ -30,6 +31,8 @@ from tensorad.autodiff.local.flows import (
 )
 from tensorad.autodiff.local.linear import InMode, Term, body_terms, times
 from tensorad.autodiff.local.overrides import Override, Rules, check_override
+from tensorad.autodiff.local.record_gradients import as_derivative
+from tensorad.autodiff.local.records import added
 from tensorad.autodiff.local.scan_forms import scatter_scan, traced_scan
 from tensorad.autodiff.local.scans import tangent_scan
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
@@ -133,7 +136,7 @@ def jvp(
         )
     given, batch = directions(tangents)
     rules = check_override(override)
-    floats = [t for t in ys if t.dtype.is_float]
+    floats = [t for t in ys if t.dtype.is_differentiable]
     along = dict(tangents)
     if check_fw_mode(fw_mode) is False:
         results = _by_heads(floats, given, override)
@@ -154,7 +157,7 @@ def _by_heads(
 
     The heads are tensors like the outputs; what values they have does not matter.
     """
-    heads = [copy_of(y) for y in ys]
+    heads = [as_derivative(y) if is_record(y.dtype) else copy_of(y) for y in ys]
     adjoints = vjp(ys, list(given), heads, override=override)
     tangents = [store(a, f"d{x.name}") for x, a in given.items()]
     return vjp(adjoints, heads, tangents)
@@ -241,7 +244,7 @@ class Push:
             advance()
             viewed = view(op)
             made = outputs(op)
-            if isinstance(op, (Control, Saved)):
+            if isinstance(op, (Control, Saved)) or moves_handles(op):
                 self._push_control(op, saves)
             elif any(t in self.tangents for t in differentiable_inputs(viewed)):
                 pairs = list(zip(made, self._push(viewed, made), strict=True))
@@ -251,14 +254,14 @@ class Push:
             for rule in rules_at(op, self.rules):
                 self._push_rule(rule)
 
-    def _push_control(self, op: Control | Saved, saves: Mapping[Control, Sequence[Saved]]) -> None:
+    def _push_control(self, op: Op, saves: Mapping[Control, Sequence[Saved]]) -> None:
         """The tangents of the outputs, and of all that is saved of the inside."""
         moved = [t for t in derivation_inputs(op, self.rules) if t in self.tangents]
         is_told = op not in saves and all(is_ruled(t, self.rules) for t in outputs(op))
         if isinstance(op, Saved) or not moved or is_told:
             return
         stored = {t: with_dtype(variable(self.tangents[t], f"d{t.name}"), t.dtype) for t in moved}
-        kept = saves.get(op, ())
+        kept = saves.get(op, ()) if isinstance(op, Control) else ()
         given = Moving(stored, kept, self.batch, self.rules, block_jvp, self.read)
         for t, tangent in control_tangents(op, given).items():
             if not is_ruled(t, self.rules):
@@ -268,6 +271,9 @@ class Push:
         """A given direction of an intermediate is added to what reaches it."""
         if t not in self.given:
             return tangent
+        if is_record(t.dtype):
+            parts = [store(a, f"d{t.name}") for a in (self.given[t], tangent)]
+            return whole(added(*parts))
         axes = compute_axes((*self.batch, *t.shape))
         own = self.given[t].at(axes)
         return Adjoint(axes, add(own, cast(tangent.at(axes), own.dtype)))

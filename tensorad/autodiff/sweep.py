@@ -34,6 +34,7 @@ from tensorad.autodiff.adjoints.weights import WeightedTarget, with_stored_weigh
 from tensorad.autodiff.checks import check_depends
 from tensorad.autodiff.control.activity import active_tensors
 from tensorad.autodiff.control.adjoints import control_adjoints
+from tensorad.autodiff.control.handles import moves_handles
 from tensorad.autodiff.control.heads import (
     BlockAdjoints,
     Given,
@@ -45,7 +46,7 @@ from tensorad.autodiff.control.heads import (
 )
 from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import opened, zeros_like
-from tensorad.autodiff.control.records import RecordSums
+from tensorad.autodiff.control.record_flows import RecordSums
 from tensorad.autodiff.counting.contribution_points import points_per_contribution
 from tensorad.autodiff.heads import seeds
 from tensorad.autodiff.local.box import Box
@@ -60,6 +61,7 @@ from tensorad.autodiff.local.flows import (
 )
 from tensorad.autodiff.local.linear import InMode, Term, body_terms
 from tensorad.autodiff.local.overrides import Rules
+from tensorad.autodiff.local.records import check_no_batch
 from tensorad.autodiff.local.scan_forms import scatter_scan
 from tensorad.autodiff.local.scans import Heads as ScanHeads
 from tensorad.autodiff.local.scans import reverse_sweep
@@ -200,7 +202,9 @@ class Sweep:
             self._visit_rule(rule)
         viewed = view(op)
         flows = any(t in self.active for t in differentiable_inputs(viewed))
-        if isinstance(viewed, Compute):
+        if isinstance(op, (Control, Saved)) or moves_handles(op):
+            self._visit_control(op, made)
+        elif isinstance(viewed, Compute):
             swept = self._visit_folds(viewed, made) if flows and not self.batch else {}
             for t in made:
                 if t not in swept:
@@ -209,8 +213,6 @@ class Sweep:
             self._visit_scatter(viewed, made[0])
         elif isinstance(op, Scan) and isinstance(viewed, Scan) and flows:
             self._visit_scan(op, viewed, {t: self._finish(t, Uses(1, True)) for t in made})
-        elif isinstance(op, (Control, Saved)):
-            self._visit_control(op, made)
         else:
             for t in made:
                 self._finish(t, Uses(0, False))
@@ -287,6 +289,7 @@ class Sweep:
         stored = {t: variable(a, f"d{t.name}") for t, a in found.items() if a is not None}
         if not stored or not any(d in self.active for d in rule.deps):
             return
+        check_no_batch(rule.made[0].op, self.batch, [d for d in rule.deps if d in self.active])
         heads = [stored.get(t) for t in rule.made]
         parts = rule.all_adjoints(heads, self.batch, transposed, self._so_far)
         for d, part in zip(rule.deps, parts, strict=True):
@@ -295,11 +298,10 @@ class Sweep:
 
     def _so_far(self, t: Tensor) -> Tensor | None:
         """The sum of what a tensor's adjoint has received by now."""
-        target = self.targets.get(t)
-        if target is None:
+        if t not in self.targets:
             return None
         name = f"d{t.name}_so_far"
-        now = self.kind(t, self.batch, list(target.contributions))
+        now = self.kind(t, self.batch, list(self.targets[t].contributions))
         adjoint = now.finish(name, True, Uses(0, False))
         return None if adjoint is None else store(adjoint, name)
 
@@ -307,8 +309,7 @@ class Sweep:
         if is_record(t.dtype):
             self.records.receive(t, store(seed, f"d{t.name}"))
             return
-        own = compute_axes(t.shape)
-        self._push(t, given(seed, own))
+        self._push(t, given(seed, compute_axes(t.shape)))
 
     def _push(self, tensor: Tensor, contribution: Contribution) -> None:
         if tensor not in self.targets:
@@ -397,7 +398,7 @@ class Sweep:
         for c, t in sweep.starts[0].items():
             self._push_terms(viewed.start[c], viewed.axes, TRUE, switch.start(c, t), viewed.axes)
 
-    def _visit_control(self, op: Control | Saved, made: Sequence[Tensor]) -> None:
+    def _visit_control(self, op: Op, made: Sequence[Tensor]) -> None:
         """One operation for all outputs and all that is saved, visited with its outputs."""
         found = {t: self._finish(t, Uses(1, False)) for t in made}
         heads = {t: Head.of(a, t, self.batch) for t, a in found.items() if a is not None}

@@ -13,6 +13,7 @@ from tensorad.autodiff.control.activity import (
 )
 from tensorad.autodiff.control.backwards import Backwards, On, Pairs, Params, Swept
 from tensorad.autodiff.control.branches import BranchAdjoints
+from tensorad.autodiff.control.handles import handle_adjoints
 from tensorad.autodiff.control.heads import (
     BlockAdjoints,
     Given,
@@ -25,6 +26,7 @@ from tensorad.autodiff.control.heads import (
     the_same,
     where_some,
 )
+from tensorad.autodiff.control.listed import in_lists
 from tensorad.autodiff.control.parts import in_parts
 from tensorad.autodiff.control.pieces import (
     batch_first,
@@ -44,7 +46,14 @@ from tensorad.autodiff.control.residuals import (
     own_sizes,
     residuals,
 )
-from tensorad.autodiff.control.rows import added_to, from_rows, further_parts, rows_of
+from tensorad.autodiff.control.rows import (
+    added_to,
+    from_rows,
+    further_parts,
+    in_order,
+    rows_of,
+    with_row,
+)
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import block_ops, tells_trips
 from tensorad.ir.arrays.checkpoints import Checkpoint
@@ -53,9 +62,10 @@ from tensorad.ir.records import Fields, Inject, Recursion, is_record
 from tensorad.ir.tensor import (
     Block,
     Branch,
-    Control,
+    Compute,
     FunctionCall,
     Loop,
+    Op,
     Tensor,
     dim_of,
     outputs,
@@ -65,7 +75,7 @@ from tensorad.ir.visit import topological_ops
 from tensorad.simplify.control.levels import in_place_of
 
 
-def control_adjoints(op: Control, given: Given) -> list[Sent]:
+def control_adjoints(op: Op, given: Given) -> list[Sent]:
     """What operands receive, those that receive something."""
     if isinstance(op, Loop):
         return _LoopAdjoints(op, given).run()
@@ -74,6 +84,8 @@ def control_adjoints(op: Control, given: Given) -> list[Sent]:
     if not any(t in given.heads for t in outputs(op)):
         return []
     match op:
+        case Compute():
+            return handle_adjoints(op, given)
         case Inject():
             return inject_adjoints(op, given)
         case Fields():
@@ -120,9 +132,12 @@ class _LoopAdjoints:
         for p, t in found.adjoints.items():
             whole = last[p] if p in last else self.all_rows(saved(reverse, t), p)
             sent.append(self.sent(p, whole, begun=p in self.starts))
+        wholes: dict[Tensor, Tensor] = {}
         for p, row in found.parts:
-            sent.append(self.sent(p, from_rows(saved(reverse, row.value), row, self.batch, p)))
-        return sent
+            part = from_rows(saved(reverse, row.value), row, self.batch, p)
+            before = wholes.get(p, self.starts.get(p))
+            wholes[p] = part if before is None else added_to(before, part)
+        return sent + [self.sent(p, whole, begun=p in self.starts) for p, whole in wholes.items()]
 
     def replayed(self, needed: Residuals) -> Replayed | None:
         """The carries of an iteration, if the loop stores some of them alone."""
@@ -309,12 +324,21 @@ class _LoopAdjoints:
         return found
 
     def add_fixed(self, p: Tensor, t: Tensor, found: Backwards) -> None:
-        """What an iteration adds to a sum for a fixed operand: rows, and what is carried."""
+        """What an iteration adds to a sum for a fixed operand: rows, or what is carried.
+
+        The sum is made in the order of iterations either way, so that segments of a loop, which go
+        on from each other's sums, give the same bits.
+        """
         own, rest = rows_of(t, self.batch, self.op.counter, dim_of(self.op.trips))
-        found.parts += [(p, further_parts(r, self.batch, self.own)) for r in own]
-        if rest is not None:
-            found.heads[p] = like(p, self.batch)
-            found.adjoints[p] = added_to(found.heads[p], rest)
+        rows = in_order(own, self.op.reverse)
+        if rest is None and rows is not None:
+            found.parts += [(p, further_parts(r, self.batch, self.own)) for r in rows]
+            return
+        found.heads[p] = total = like(p, self.batch)
+        total = total if rest is None else added_to(total, rest)
+        for row in own:
+            total = with_row(total, row, self.batch, self.op.counter)
+        found.adjoints[p] = total
 
     def in_parts(
         self, found: Backwards, needed: Residuals, own: Sequence[Tensor]
@@ -323,7 +347,11 @@ class _LoopAdjoints:
         carried = [p for p in needed.params if self.place[p] < self.op.carries]
         given = dict.fromkeys((*own, *needed.params, *needed.stored, *needed.outside))
         stored = [*carried, *needed.stored]
-        values, parts = in_parts(found.values, given, stored, self.op.counter)
+        results = {p: self.block.results[self.place[p]] for p in carried}
+        values, listed = in_lists(found.values, given, results)
+        given.update(dict.fromkeys(listed.values()))
+        values, parts = in_parts(values, given, stored, self.op.counter)
+        parts.update({p: [t] for p, t in listed.items()})
         changed = found.with_values(values)
         inner = [part for t in stored for part in parts.get(t, [t] * (t not in self.place))]
         left = [p for p in needed.params if p not in parts]

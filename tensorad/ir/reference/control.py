@@ -72,7 +72,10 @@ def run_control(
         case Recursion():
             block = op.definition.block
             given_to = dict(zip(block.params, [arrays[t] for t in op.operands], strict=True))
-            made = interpreter.evaluate(block.results, given_to, sizes)
+            own = dict(sizes)
+            for s, e in zip(op.definition.sizes, op.sizes, strict=True):
+                own[s] = interpreter.value(e, sizes)
+            made = interpreter.evaluate(block.results, given_to, own)
             return dict(zip(outputs(op), made, strict=True))
     raise InternalError(f"{type(op).__name__} has no meaning")
 
@@ -117,7 +120,8 @@ def _run_loop(
             given = dict(zip(tests[0].params, (*carries, *fixed), strict=True))
             if not interpreter.evaluate(tests[0].results, given, own)[0]:
                 break
-        given = dict(zip(body.params, (*carries, *[a[n] for a in scanned], *fixed), strict=True))
+        parts = [a[n, ...] for a in scanned]
+        given = dict(zip(body.params, (*carries, *parts, *fixed), strict=True))
         wanted = (*body.results, *[s.inner for s in kept])
         values = interpreter.evaluate(wanted, given, own)
         carries, found[n] = values[: op.carries], values[op.carries :]
@@ -128,7 +132,7 @@ def _run_loop(
         (t,) = outputs(s)
         made[t] = interpreter.unset(t, sizes)
         for n, values in found.items():
-            made[t][n] = values[k]
+            made[t][n, ...] = values[k]
     return made
 
 
