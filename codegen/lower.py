@@ -27,6 +27,7 @@ from tensorad.codegen.plain_loops import plain_kernels
 from tensorad.codegen.unit_passes import CHECK_INDICES, PLAIN_PASSES, UNIT_PASSES, UNITS
 from tensorad.errors import BuildError
 from tensorad.ir.analysis.decisions import is_listening
+from tensorad.ir.arrays.elementwise import copied_from
 from tensorad.ir.expr import Axis, Reduce, const
 from tensorad.ir.functions import without_functions
 from tensorad.ir.reference.forms import TENSORS
@@ -45,6 +46,7 @@ from tensorad.passes import Form, Pass, run_passes
 from tensorad.process import deep_calls
 from tensorad.simplify.control.passes import simplified
 from tensorad.simplify.formula.common_reductions import computed_once
+from tensorad.simplify.formula.dataflow import over_inputs
 
 Results = Sequence[Tensor]
 
@@ -58,6 +60,22 @@ def _unless_same(found: Results, results: Results) -> Results:
     return results if same else found
 
 
+def _without_copies(lowering: Lowering, results: Results) -> Results:
+    """Copies are read where they are: derivatives of functions are by copies of arguments."""
+    image: dict[Tensor, Tensor] = {}
+    given = dict.fromkeys((*lowering.inputs, *results))
+    for op in topological_ops(results, stop=dict.fromkeys([t.op for t in lowering.inputs])):
+        (t, *others) = outputs(op)
+        source = None if t in given or op.name in lowering.schedules.named else copied_from(t)
+        if source is not None:
+            image[t] = image.get(source, source)
+            continue
+        new = op if t in lowering.inputs else over_inputs(op, image)
+        if new is not op:
+            image.update(zip((t, *others), outputs(new), strict=True))
+    return _unless_same([image.get(t, t) for t in results], results)
+
+
 def _stored_terms(lowering: Lowering, results: Results) -> Results:
     def may_share(op: Op) -> bool:
         names = (op.name, *[t.name for t in outputs(op)])
@@ -69,6 +87,7 @@ def _stored_terms(lowering: Lowering, results: Results) -> Results:
 
 
 RESULT_PASSES: Final[tuple[Pass[Lowering, Results], ...]] = (
+    Pass("read_sources", _without_copies, "first: what copies are read for is computed beside"),
     Pass("compute_once", _computed_once, "on formulas, before they are cut into units"),
     Pass("store_terms", _stored_terms, "after it: reductions that are left have terms in common"),
 )

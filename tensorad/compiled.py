@@ -26,17 +26,11 @@ from tensorad.codegen.runtime.arguments import (
 from tensorad.codegen.runtime.background_compiler import Compiler
 from tensorad.codegen.runtime.c_entry import CEntry
 from tensorad.codegen.runtime.executable import Executable, Layout
-from tensorad.codegen.runtime.frames import Frame
 from tensorad.codegen.runtime.memory_limit import check_memory
 from tensorad.codegen.runtime.memory_report import MemoryUse, memory_use, sizes_given
-from tensorad.codegen.runtime.record_results import decoded
-from tensorad.codegen.runtime.record_values import (
-    RecordParameter,
-    Stored,
-    encoded,
-    native_dtype,
-    refuse_out,
-)
+from tensorad.codegen.runtime.record_layout import native_dtype
+from tensorad.codegen.runtime.record_results import RecordCalls
+from tensorad.codegen.runtime.record_values import RecordParameter, refuse_out
 from tensorad.codegen.runtime.written_out_calls import can_be_written_out, written_out
 from tensorad.codegen.threads.settings_version import current_version
 from tensorad.errors import BindError, BoundsError, InternalError, ShapeError, counted
@@ -44,6 +38,7 @@ from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.analysis.sizes import bytes_of, shape_values, size_value
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.records import is_record
+from tensorad.ir.reference.records import Makers, records
 from tensorad.ir.tensor import Op, Tensor
 from tensorad.ir.visit import postorder
 from tensorad.simplify.bounds.reads import size_violation
@@ -175,6 +170,9 @@ class CompiledFunction:
         """Operations whose reads are in bounds for some sizes only."""
         self._blocks = [OutputBlocks(native_dtype(t.dtype)) for t in outputs]
         self._record = self._connected()
+        self._records = RecordCalls(self._executable, self._parameters, outputs, self._blocks)
+        self._known_call: tuple[list[tuple[int, ...]], Layout] | None = None
+        """What a call with records needs that has no symbolic sizes."""
         self._roomy = 0
         """The version of the settings in which calls without symbolic sizes were found to be within
         the limit."""
@@ -338,38 +336,36 @@ class CompiledFunction:
         self, layout: Layout, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]],
         out: object, then: int,
     ) -> Any:  # fmt: skip
-        """Run on records, or for them: they are in native memory during the call alone."""
+        """Run on records, or for them."""
         refuse_out(out, self.outputs)
-        numbers, limit = layout.numbers, config.current().max_bytes
-        given: list[Stored] = []
-        inputs = []
-        memory = []
-        for p, a in zip(self._parameters, arrays, strict=True):
-            if isinstance(p, RecordParameter):
-                made = encoded(a, numbers, limit)
-                given += made.parts
-                memory.append(made.memory)
-                inputs.append(made.handles)
-            else:
-                inputs.append(p.fitted(a))
+        inputs = [p.fitted(a) for p, a in zip(self._parameters, arrays, strict=True)]
         targets = self._targets(out, shapes, inputs)
-        results = [b.array(s) for b, s in zip(self._blocks, shapes, strict=True)]
-        found: list[Array] = list(results)
-        handles = [n for n, t in enumerate(self.outputs) if is_record(t.dtype)]
-
-        def read(frame: Frame) -> None:
-            wanted = [(results[n], self.outputs[n].dtype) for n in handles]
-            made = decoded(wanted, frame.call, given, numbers)
-            for n, a in zip(handles, made, strict=True):
-                found[n] = a
-
-        addresses = addresses_of((*inputs, *results))
-        self._executable.run(layout, addresses, then, read if handles else None)
-        if targets is not None:
-            for target, source in zip(targets, results, strict=True):
-                np.copyto(target, source)
-            found = targets
+        found = self._records.run(layout, inputs, shapes, then, records)
+        for target, source in zip(targets or (), found, strict=False):
+            np.copyto(target, source)
+        found = targets or found
         return found[0] if self._single else found
+
+    def with_values(self, arrays: Sequence[object], makers: Makers) -> list[Any]:
+        """The results of a call, records being made by what is given for their types.
+
+        Raises:
+            BindError, ShapeError, DTypeError, BoundsError, LimitError: as for calls.
+        """
+        then = current_version()
+        if len(arrays) != len(self._parameters):
+            raise self._wrong_count(len(arrays))
+        known = self._known_call if self._roomy == then else None
+        ready = None if known is None else self._records.ready(arrays)
+        if known is None or ready is None:
+            ready, shapes, layout = self._checked(arrays, {})
+            self._roomy = then * self._has_room(layout, ready, shapes, None)
+            known = shapes, layout
+            self._known_call = None if self._sizes else known
+        shapes, layout = known
+        found = self._records.run(layout, ready, shapes, then, makers)
+        own = [is_record(t.dtype) and not t.shape for t in self.outputs]
+        return [a.item() if single else a for a, single in zip(found, own, strict=True)]
 
     def _checked(
         self, arrays: Sequence[object], given: Mapping[str, object]

@@ -13,6 +13,7 @@ from benchmarks.measure import processes
 from benchmarks.measure.machine import machine, versions
 from benchmarks.measure.parts import opened, parts_of
 from benchmarks.peers.registry import missing
+from benchmarks.race import tree_net
 from benchmarks.report.figures import Figures, Suite, merged, remarks, table
 from benchmarks.report.records import SCHEMA
 from benchmarks.suites import (
@@ -33,7 +34,7 @@ from tensorad import config
 SUITES: Final[tuple[Suite, ...]] = (
     products.SUITE, einsum.SUITE, streams.SUITE, call_cost.SUITE,
     compiling.SUITE, chains.SUITE, thread_speedup.SUITE, scaling.SUITE,
-    memory.SUITE, programs.SUITE, examples.SUITE,
+    memory.SUITE, programs.SUITE, examples.SUITE, tree_net.SUITE,
 )  # fmt: skip
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from tensorad.codegen.control.carries import Around, copy_of, is_dynamic
 from tensorad.codegen.control.in_place import (
@@ -12,13 +11,14 @@ from tensorad.codegen.control.in_place import (
     Updates,
     find_updates,
     in_order,
-    inputs_of,
     late_starts,
     stored_in_place,
 )
 from tensorad.codegen.control.last_iteration import without_dead_ends
-from tensorad.codegen.control.loop_body import Body, is_made, own
+from tensorad.codegen.control.loop_body import Body, own
+from tensorad.codegen.control.stretches import FORMULAS, copied, has_memory, stretches
 from tensorad.codegen.control.taken_over import Taken, taken_carries, taken_results
+from tensorad.codegen.control.totals import Adding, added_up, totals_of, zero
 from tensorad.codegen.loops.ir import (
     Activate,
     CallPython,
@@ -38,7 +38,6 @@ from tensorad.codegen.loops.rename_tensors import with_tensors
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import ops_between, saves_of
-from tensorad.ir.arrays.elementwise import copied_from
 from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import (
@@ -63,8 +62,6 @@ from tensorad.ir.tensor import (
     Loop,
     Op,
     Saved,
-    Scan,
-    Scatter,
     Tensor,
     outputs,
 )
@@ -75,7 +72,6 @@ from tensorad.simplify.control.renew import Image, renewed
 Straight = Callable[[Sequence[Tensor], Sequence[Tensor]], LoopProgram]
 """(outputs, inputs) -> the kernels of formulas alone."""
 Given = dict[Tensor, None]
-_FORMULAS: Final = (Compute, Scatter, Scan)
 
 
 def has_control(results: Iterable[Tensor], given: Collection[Tensor]) -> bool:
@@ -100,11 +96,6 @@ def lower_tree(
     return LoopProgram(tuple(given), results, nodes, tuple(routines))
 
 
-def has_memory(t: Tensor) -> bool:
-    """Whether the tensor may be computed into memory that is given to it."""
-    return is_made(t.op)
-
-
 def _scalar(name: str, body: Expr) -> Tensor:
     return outputs(Compute(name, (), (body,), ""))[0]
 
@@ -118,6 +109,7 @@ class _Lowering:
         delivered: tensors that are made in the memory they have.
         used: tensors that are read.
         taken: carries that loops change where they lie already.
+        totals: what calls and branches add to in place of making it -> to what.
         called: definitions, as they are met.
     """
 
@@ -127,6 +119,7 @@ class _Lowering:
     delivered: Collection[Tensor] = ()
     used: Collection[Tensor] = ()
     taken: Taken = field(default_factory=dict)
+    totals: Image = field(default_factory=dict)
 
     def sequence(
         self,
@@ -135,6 +128,7 @@ class _Lowering:
         updates: Updates | None = None,
         delivered: Collection[Tensor] = (),
         taken: Taken | None = None,
+        adding: Adding = (),
     ) -> list[Node]:
         """Nodes after which the wanted tensors are there, from the given ones.
 
@@ -142,26 +136,29 @@ class _Lowering:
             delivered: those of the wanted that are made in the memory they have; others may lie
                 anywhere.
             taken: carries of what is around that loops change where they lie.
+            adding: what is not to be there but in sums, which are given.
         """
-        updates = updates or {}
-        copied = _copied(wanted, delivered, given, updates)
-        wanted = [copied.get(t, t) for t in wanted]
-        delivered = [copied.get(t, t) for t in delivered]
+        added = added_up(adding, wanted, given)
+        wanted = [*wanted, *added.made]
+        updates = {**(updates or {}), **added.updates}
+        copies = copied(wanted, delivered, given, updates)
+        wanted = [copies.get(t, t) for t in wanted]
+        delivered = [copies.get(t, t) for t in delivered]
         late = late_starts(wanted, given, updates)
         order = in_order(wanted, given, updates, late)
         ops = list(order)
         kept = saves_of(ops)
         between = [op for op in ops if isinstance(op, Control) or op in updates]
         known = dict(given)
-        nodes: list[Node] = [Place(source, t) for t, source in copied.items()]
+        nodes: list[Node] = [Place(source, t) for t, source in copies.items()]
         readers = [inputs for op, inputs in order.items() if not isinstance(op, Saved)]
         used = dict.fromkeys([*wanted, *[t for inputs in readers for t in inputs]])
         results = taken_results(wanted, given, updates, dict.fromkeys(delivered))
         lowered = replace(
-            self, late=late, delivered=dict.fromkeys(delivered), used=used,
+            self, late=late, delivered=dict.fromkeys(delivered), used=used, totals=added.calls,
             taken={op: (*results.get(op, ()), *(taken or {}).get(op, ())) for op in between},
         )  # fmt: skip
-        for n, stretch in enumerate(_stretches(order, given, wanted, updates, len(between))):
+        for n, stretch in enumerate(stretches(order, given, wanted, updates, len(between))):
             nodes += self.formulas(stretch, known)
             known.update(dict.fromkeys(stretch))
             if n == len(between):
@@ -213,10 +210,18 @@ class _Lowering:
                 (handle,) = op.operands
                 return [Inside(t, handle, op.variant, k) for k, t in enumerate(outputs(op))]
             case Recursion():
-                self.called.setdefault(op.definition)
-                rows = [Reserve(t) for t in outputs(op) if is_dynamic(t)]
-                return [*rows, Activate(op.definition, op.operands, outputs(op))]
+                return self.activation(op)
         raise InternalError(f"{type(op).__name__} has no loops")
+
+    def activation(self, op: Recursion) -> list[Node]:
+        """A call of a definition; sums that it adds to begin here if nobody else's do."""
+        self.called.setdefault(op.definition)
+        made = outputs(op)
+        nodes: list[Node] = [Reserve(t) for t in made if is_dynamic(t)]
+        sums = tuple([made[k] for k in totals_of(op.definition)])
+        for t in sums:
+            nodes += [Place(t, self.totals[t])] if t in self.totals else self.over(zero(t), t, ())
+        return [*nodes, Activate(op.definition, op.operands, made, sums)]
 
     def block(
         self, op: Control, n: int, operands: Sequence[Tensor], kept: Sequence[Saved], given: Given
@@ -229,15 +234,20 @@ class _Lowering:
         image = renewed(block, operands, extra)
         found: dict[Tensor, Tensor] = {}
         taken: dict[Tensor, None] = {}
+        adding: list[tuple[Tensor, Tensor]] = []
         places = (*outputs(op), *_tensors(saves))
         for t, inner in zip(places, (*block.results, *extra), strict=True):
+            if t in self.totals:
+                adding.append((image.get(inner, inner), self.totals[t]))
+                continue
             found[t] = image.get(inner, inner)
             if t in self.delivered:
                 found[t] = own(found[t], (taken, given))
                 taken[found[t]] = None
         before = [Place(f, t) for t, f in found.items() if t in self.delivered]
         after = [Place(t, f) for t, f in found.items() if t not in self.delivered]
-        nodes = self.sequence(list(dict.fromkeys(found.values())), given, delivered=taken)
+        wanted = list(dict.fromkeys(found.values()))
+        nodes = self.sequence(wanted, given, delivered=taken, adding=adding)
         return [*before, *nodes, *after]
 
     def python(self, op: Foreign) -> list[Node]:
@@ -267,12 +277,18 @@ class _Lowering:
         block = Block(params, tuple(simplified(definition.block.results, params)))
         given = tuple([buffer(p.name, p.shape, p.dtype) for p in params])
         image = renewed(block, given)
-        known = dict.fromkeys(given)
-        results: dict[Tensor, None] = {}
-        for t in block.results:
-            results[own(image.get(t, t), (results, known))] = None
-        nodes = self.sequence([*results], known, delivered=results)
-        return Routine(definition, given, tuple(results), tuple(nodes))
+        sums = totals_of(definition)
+        totals = {k: buffer(*definition.types[k]) for k in sums}
+        known = dict.fromkeys((*given, *totals.values()))
+        results: dict[int, Tensor] = dict(totals)
+        for k, t in enumerate(block.results):
+            if k not in totals:
+                results[k] = own(image.get(t, t), (results.values(), known))
+        wanted = [t for k, t in results.items() if k not in totals]
+        adding = [(image.get(block.results[k], block.results[k]), t) for k, t in totals.items()]
+        nodes = self.sequence(wanted, known, delivered=wanted, adding=adding)
+        made = tuple([results[k] for k in range(len(results))])
+        return Routine(definition, given, made, tuple(nodes), tuple(totals.values()))
 
     def loop(self, op: Loop, kept: Sequence[Saved], given: Given) -> list[Node]:
         body = Body.of(op, kept, self.delivered)
@@ -320,13 +336,16 @@ class _Lowering:
             if k not in outs:
                 nodes.append(Place(t, p))
             elif not (k in layout.placed or (k in layout.rare and _runs(op))):
-                nodes.append(Settle(t, p, tuple(self.copied(p, t)), k in layout.rare))
+                nodes.append(Settle(t, p, tuple(self.copy_into(p, t)), k in layout.rare))
         return nodes
 
-    def copied(self, source: Tensor, target: Tensor) -> list[Node]:
+    def copy_into(self, source: Tensor, target: Tensor) -> list[Node]:
         """The elements of a tensor in the memory of another one."""
-        copy = copy_of(source)
-        return [_over(k, {copy: target}) for k in self.straight([copy], [source]).kernels]
+        return self.over(copy_of(source), target, [source])
+
+    def over(self, made: Tensor, target: Tensor, given: Sequence[Tensor]) -> list[Node]:
+        """A formula in the memory of another tensor."""
+        return [_over(k, {made: target}) for k in self.straight([made], given).kernels]
 
     def test(self, op: Loop, body: Body, given: Given) -> tuple[list[Node], Tensor | None]:
         if len(op.blocks) == 1:
@@ -335,7 +354,7 @@ class _Lowering:
         fixed = op.operands[op.carries + op.scanned :]
         image = renewed(block, (*body.carried, *fixed))
         condition = image.get(block.results[0], block.results[0])
-        if not isinstance(condition.op, _FORMULAS):
+        if not isinstance(condition.op, FORMULAS):
             condition = copy_of(condition)
         return self.sequence([condition], given), condition
 
@@ -362,69 +381,6 @@ def _runs(op: Loop) -> bool:
 
 def _tensors(kept: Sequence[Saved]) -> tuple[Tensor, ...]:
     return tuple([outputs(s)[0] for s in kept])
-
-
-def _copied(
-    wanted: Sequence[Tensor], delivered: Collection[Tensor], given: Given, updates: Updates
-) -> dict[Tensor, Tensor]:
-    """Tensors that are copies -> what they are copies of, which is made in their memory."""
-    found: dict[Tensor, Tensor] = {}
-    taken = dict.fromkeys(wanted)
-    for t in delivered:
-        source = _source(t, given)
-        if source is None or source in given or source in taken or not has_memory(source):
-            continue
-        if not is_dynamic(t) and t.op not in updates and source.op not in updates:
-            found[t] = source
-            taken[source] = None
-    left = ops_between([found.get(t, t) for t in wanted], given, lambda op: inputs_of(op, updates))
-    return {t: source for t, source in found.items() if t.op not in left}
-
-
-def _source(t: Tensor, given: Given) -> Tensor | None:
-    """What the tensor is a copy of, perhaps by others that are."""
-    found = None
-    while t not in given:
-        source = copied_from(t)
-        if source is None:
-            break
-        found = t = source
-    return found
-
-
-def _stages(order: Mapping[Op, Sequence[Tensor]], given: Given, updates: Updates) -> dict[Op, int]:
-    """The number of the control operation, or update in place, that each operation runs before, at
-    the earliest."""
-    found: dict[Op, int] = {}
-    count = 0
-    for op, needed in order.items():
-        before = [t.op for t in needed if t not in given]
-        after = [found[o] + (isinstance(o, Control) or o in updates) for o in before]
-        found[op] = max(after, default=0)
-        if isinstance(op, Control) or op in updates:
-            found[op], count = count, count + 1
-    return found
-
-
-def _stretches(
-    order: Mapping[Op, Sequence[Tensor]],
-    given: Given,
-    wanted: Sequence[Tensor],
-    updates: Updates,
-    between: int,
-) -> list[list[Tensor]]:
-    """For each stage the tensors of formulas that others than formulas of that stage need."""
-    stages = _stages(order, given, updates)
-    found: list[dict[Tensor, None]] = [{} for _ in range(between + 1)]
-    needed = [(t, -1) for t in wanted]
-    for op, inputs in order.items():
-        own = stages[op] if isinstance(op, _FORMULAS) and op not in updates else -1
-        needed += [(t, own) for t in inputs]
-    for t, reader in needed:
-        is_formula = isinstance(t.op, _FORMULAS) and t.op not in updates
-        if is_formula and t.op in stages and stages[t.op] != reader:
-            found[stages[t.op]][t] = None
-    return [list(f) for f in found]
 
 
 def _over(kernel: Kernel, other: Image) -> Kernel:

@@ -184,7 +184,7 @@ class _Run:
                 self.activate(n)
 
     def activate(self, n: Activate) -> None:
-        self.clear(n.results)
+        self.clear([t for t in n.results if t not in n.totals])
         r = self.routines[n.definition]
         given = [self.buffer(t) for t in (*n.operands, *n.results)]
         before, placed = self.buffers, self.placed

@@ -313,11 +313,16 @@ class Inside:
 
 @dataclass(frozen=True, eq=False)
 class Activate:
-    """The nodes of a definition, run on operands; its results are stored in these tensors."""
+    """The nodes of a definition, run on operands; its results are stored in these tensors.
+
+    Attributes:
+        totals: those of the results that it is added to in place.
+    """
 
     definition: Definition
     operands: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
+    totals: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,12 +332,14 @@ class Routine:
     Attributes:
         params: lie where the operands of a call do.
         results: lie where the results of a call do; each is stored once.
+        totals: those of the results that have values before, to which is added.
     """
 
     definition: Definition
     params: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
     nodes: tuple[Node, ...]
+    totals: tuple[Tensor, ...] = ()
 
 
 Node = (

@@ -169,7 +169,9 @@ class _Printer:
             self.line(0, f"{self.tensor(n.tensor)} lies in {self.tensor(n.handle)}.{part}")
         else:
             given, made = [", ".join(map(self.tensor, ts)) for ts in (n.operands, n.results)]
-            self.line(0, f"{made} = {n.definition.name}({given})")
+            sums = ", ".join(map(self.tensor, n.totals))
+            adding = f", added to {sums}" if sums else ""
+            self.line(0, f"{made} = {n.definition.name}({given}){adding}")
 
     def routine(self, r: Routine, comments: Mapping[Kernel, Sequence[str]]) -> None:
         """The nodes of a definition, with its params and results."""

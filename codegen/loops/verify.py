@@ -41,21 +41,25 @@ def verify_loops(program: LoopProgram) -> None:
     """
     _verify_nodes(program.nodes, program.inputs, program.outputs)
     for r in program.routines:
-        _verify_nodes(r.nodes, r.params, r.results)
+        _verify_nodes(r.nodes, r.params, r.results, r.totals)
 
 
 def _verify_nodes(
-    nodes: Sequence[Node], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    nodes: Sequence[Node],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    totals: Sequence[Tensor] = (),
 ) -> None:
-    ready: dict[Tensor, None] = dict.fromkeys(inputs)
-    written: dict[Tensor, None] = dict(ready)
+    """`totals`: outputs that kernels add to, any number of them."""
+    ready: dict[Tensor, None] = dict.fromkeys((*inputs, *totals))
+    written: dict[Tensor, None] = dict.fromkeys(inputs)
     stack: list[Node] = list(nodes[::-1])
     while stack:
         n = stack.pop()
         if isinstance(n, Kernel):
             _Verifier(n, ready).run()
             for t in n.writes:
-                if t in written:
+                if t in written and not (t in totals and t in n.reads):
                     raise _problem(n, f"{t.name} is written by two kernels")
                 written[t] = ready[t] = None
         elif isinstance(n, Place):

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from itertools import chain
+from math import prod
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tensorad.codegen.runtime.arena import Array, aligned, new_bytes
-from tensorad.codegen.runtime.arguments import Parameter
-from tensorad.codegen.runtime.record_layout import RecordLayout, alignment_of, layout_of
+from tensorad.codegen.runtime.arguments import Parameter, addresses_of
+from tensorad.codegen.runtime.record_layout import (
+    HANDLE,
+    ROW_BITS,
+    Reached,
+    Rows,
+    Slot,
+    reached,
+)
 from tensorad.errors import BindError, DTypeError, LimitError, ShapeError
 from tensorad.ir.analysis.sizes import bytes_text, shape_values
-from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr
 from tensorad.ir.records import Field, RecordType, Variant, is_record
-from tensorad.ir.reference.records import Record, handle
+from tensorad.ir.reference.records import Record, Value, handle
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.process import memo
-
-Kind = tuple[RecordType, int]
-"""A record type and the number of a variant."""
-HANDLE: Final[np.dtype[Any]] = np.dtype(np.int64)
-"""What the elements of a tensor of handles are in native memory: addresses."""
-
-
-def native_dtype(dtype: DType) -> np.dtype[Any]:
-    """The elements of a tensor as native code has them."""
-    return HANDLE if is_record(dtype) else np.dtype(str(dtype))
 
 
 class Stored(NamedTuple):
@@ -36,8 +34,8 @@ class Stored(NamedTuple):
 
     first: int
     size_bytes: int
-    records: Sequence[Record | None]
-    root: Record | None = None
+    records: Sequence[Record | Value | None]
+    root: Record | Value | None = None
     """The first one, if it is None among the records."""
 
     @property
@@ -45,7 +43,7 @@ class Stored(NamedTuple):
         """Where the bytes of the last one end."""
         return self.first + len(self.records) * self.size_bytes
 
-    def at(self, address: int) -> Record:
+    def at(self, address: int) -> Record | Value:
         """The record that lies there."""
         found = self.records[(address - self.first) // self.size_bytes] or self.root
         assert found is not None, "the first record is the root"
@@ -77,11 +75,11 @@ class RecordParameter(Parameter):
         Raises:
             DTypeError: one is no record of the tensor's type. ShapeError: the rank is wrong.
         """
-        found = handle(value) if isinstance(value, Record) else value
+        found = handle(value) if isinstance(value, (Record, Value)) else value
         if not isinstance(found, np.ndarray) or found.dtype != object:
             raise self._no_record(value)
         for r in found.flat:
-            if not isinstance(r, Record) or r.dtype is not self.tensor.dtype:
+            if _type_of(r) is not self.tensor.dtype:
                 raise self._no_record(r)
         if found.ndim != self.tensor.ndim:
             raise self._wrong_shape(found)
@@ -98,154 +96,173 @@ class RecordParameter(Parameter):
     def _no_record(self, value: object) -> DTypeError:
         return DTypeError(
             f"argument {self.name} must be a value of {self.tensor.dtype}, got "
-            f"{value.dtype if isinstance(value, Record) else type(value).__name__}.",
+            f"{_type_of(value) or type(value).__name__}.",
             where=self.text,
             hint=f"pass a value of {self.tensor.dtype}.",
         )
 
 
+def _type_of(value: object) -> RecordType | None:
+    if isinstance(value, Record):
+        return value.dtype
+    return value.record_type if isinstance(value, Value) else None
+
+
 def encoded(values: Array, sizes: Mapping[Expr, int], limit: int) -> Encoded:
     """Records, and all that they are made of, in native memory: each once.
 
-    The memory of a single record whose arrays are all read-only is kept as long as the record.
+    The memory of a single record that cannot change is kept as long as the record: where fields
+    have arrays, all are read-only and own their elements.
 
     Raises:
-        ShapeError, DTypeError: a value is none of its field. LimitError: it takes too much memory.
+        ShapeError, DTypeError: a value is none of its field. BindError: one is a part of itself.
+        LimitError: it takes too much memory.
     """
     root = values.item() if values.ndim == 0 else None
     known = None if root is None else _kept.get(root)
     if root is not None and known is not None and known[0] == sizes:
         first, *others = known[1].parts
         return known[1]._replace(parts=(first._replace(root=root), *others))
-    every = _reached(values.flat)
-    made = _Encoding(sizes, limit).run(values, every)
-    if root is not None and all(_is_fixed(r) for found in every.values() for r in found):
+    encoding = _Encoding(reached(values.flat, sizes), limit)
+    made = encoding.run(values)
+    if root is not None and encoding.is_fixed:
         first, *others = made.parts
         alone = first._replace(records=(None, *first.records[1:]))
         _kept[root] = (dict(sizes), made._replace(parts=(alone, *others)))
     return made
 
 
-_kept: WeakKeyDictionary[Record, tuple[dict[Expr, int], Encoded]] = memo(WeakKeyDictionary())
+_kept: WeakKeyDictionary[Record | Value, tuple[dict[Expr, int], Encoded]] = memo(
+    WeakKeyDictionary()
+)
 """By root, which what is kept of it does not hold."""
-
-
-def _is_fixed(r: Record) -> bool:
-    fields = zip(r.dtype.variants[r.tag].fields, r.values, strict=True)
-    return not any(a.flags.writeable for f, a in fields if not is_record(f.dtype))
-
-
-def _reached(roots: Iterable[Record]) -> dict[Kind, list[Record]]:
-    """All records behind some, each once, by type and variant; the roots' come first."""
-    found: dict[Kind, list[Record]] = {}
-    children: dict[Kind, list[tuple[int, bool]]] = {}
-    seen: set[int] = set()
-    stack = list(roots)[::-1]
-    while stack:
-        r = stack.pop()
-        if id(r) in seen:
-            continue
-        if type(r) is not Record:
-            raise DTypeError(
-                f"a field that is a record has {type(r).__name__}.",
-                hint="pass values whose fields have their declared dtypes.",
-            )
-        seen.add(id(r))
-        kind = (r.dtype, r.tag)
-        if kind not in found:
-            fields = r.dtype.variants[r.tag].fields
-            children[kind] = [(k, not f.shape) for k, f in enumerate(fields) if is_record(f.dtype)]
-            found[kind] = []
-        found[kind].append(r)
-        for k, single in children[kind]:
-            stack.append(r.values[k].item()) if single else stack.extend(r.values[k].flat)
-    return found
 
 
 class _Encoding:
     """Records on their way into native memory."""
 
-    def __init__(self, sizes: Mapping[Expr, int], limit: int) -> None:
-        self.sizes = sizes
-        self.limit = limit
-        self.addresses: dict[int, int] = {}
-        """By the number of the record's object."""
-
-    def run(self, values: Array, every: Mapping[Kind, list[Record]]) -> Encoded:
-        kinds = {kind: kind[0].variants[kind[1]] for kind in every}
-        layouts = {kind: layout_of(v, self.sizes) for kind, v in kinds.items()}
-        offsets: dict[Kind, int] = {}
+    def __init__(self, found: Reached, limit: int) -> None:
+        """Find a place for each."""
+        every, self.places = found
+        self.every = every
+        self.is_fixed = True
+        """Whether nothing that was seen can change."""
+        offsets = []
         end = 0
-        for kind, records in every.items():
-            step = alignment_of(kinds[kind])
-            offsets[kind] = -(-end // step) * step
-            end = offsets[kind] + len(records) * layouts[kind].size_bytes
-        if end > self.limit:
+        for rows in every:
+            step = rows.kind.alignment
+            offsets.append(-(-end // step) * step)
+            end = offsets[-1] + len(rows.records) * rows.kind.size_bytes
+        if end > limit:
             raise LimitError(
-                f"a value of {next(iter(every))[0]} takes {bytes_text(end)} together with all that "
-                f"it is made of; the limit is {bytes_text(self.limit)}.",
+                f"a value of {every[0].kind.dtype} takes {bytes_text(end)} together with all that "
+                f"it is made of; the limit is {bytes_text(limit)}.",
                 hint="use smaller values, or raise the limit with the environment variable "
                 "TENSORAD_MAX_BYTES.",
             )
-        memory = aligned(new_bytes(end), end)
-        parts = []
-        for kind, records in every.items():
-            first, size = memory.ctypes.data + offsets[kind], layouts[kind].size_bytes
-            places = range(first, first + len(records) * size, size)
-            self.addresses.update(zip(map(id, records), places, strict=True))
-            parts.append(Stored(first, size, records))
-        for kind, records in every.items():
-            self._store(kind[1], kinds[kind], layouts[kind], records, memory[offsets[kind] :])
-        return Encoded(self._handles(values), tuple(parts), memory)
+        self.memory = aligned(new_bytes(end), end)
+        self.offsets = offsets
+        (address,) = addresses_of([self.memory])
+        self.first = np.array(offsets) + address
+        self.moved = self.first - (np.arange(len(every)) << ROW_BITS)
+        """What is added to the place of a record in some rows to have its address."""
 
-    def _handles(self, values: Array) -> Array:
-        found = np.array([self.addresses[id(r)] for r in values.flat], np.int64)
-        return found.reshape(values.shape)
+    def run(self, values: Array) -> Encoded:
+        """All of them stored, and the handles of some."""
+        for rows, offset in zip(self.every, self.offsets, strict=True):
+            self.store(rows, offset)
+        handles = self.handles(values.flat, values.size) if values.ndim else self.first[:1].copy()
+        pairs = zip(self.first.tolist(), self.every, strict=True)
+        parts = [Stored(a, rows.kind.size_bytes, rows.records) for a, rows in pairs]
+        return Encoded(handles.reshape(values.shape), tuple(parts), self.memory)
 
-    def _store(
-        self, tag: int, variant: Variant, layout: RecordLayout, records: Sequence[Record],
-        memory: Array,
-    ) -> None:  # fmt: skip
+    def handles(self, records: Iterable[Any], count: int) -> Array:
+        """The addresses of records."""
+        places = np.fromiter(map(self.places.__getitem__, map(id, records)), np.int64, count)
+        found: Array = self.moved[places >> ROW_BITS] + places
+        return found
+
+    def store(self, rows: Rows, first: int) -> None:
         """All records of one variant, field by field."""
-        count, size = len(records), layout.size_bytes
+        count, kind = len(rows.records), rows.kind
+        memory = self.memory.data
 
-        def column(offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-            inner = np.ndarray(shape, dtype).strides
-            place = memory[offset:]
-            return np.ndarray((count, *shape), dtype, place.data, 0, (size, *inner))
+        def store(s: Slot, values: Array) -> None:
+            place = np.ndarray((count, *s.shape), s.dtype, memory, first + s.offset, s.strides)
+            place[...] = values
 
-        column(0, HANDLE, ())[...] = tag
-        for k, (f, offset) in enumerate(zip(variant.fields, layout.offsets, strict=True)):
-            shape = shape_values(f.shape, self.sizes)
-            values = [r.values[k] for r in records]
-            if is_record(f.dtype):
-                found = self._children(variant, f, values, shape)
+        tags: Array = np.ndarray(count, HANDLE, memory, first, kind.size_bytes)
+        tags[...] = kind.tag
+        inner: list[Sequence[Any]] = []
+        handles: list[Slot] = []
+        for slot, values in zip(kind.slots, rows.columns(), strict=True):
+            if 0 in slot.shape:
+                continue
+            if slot.has_records:
+                handles.append(slot)
+                inner.append(_children(kind.variant, slot, values, rows.are_values))
             else:
-                found = _together(variant, f, values, shape)
-            if found.size:
-                column(offset, native_dtype(f.dtype), shape)[...] = found
+                store(slot, self.numbers(kind.variant, slot, values, rows.are_values))
+        if handles:
+            found = self.handles(chain(*inner), sum(map(len, inner)))
+            begin = 0
+            for slot in handles:
+                end = begin + count * prod(slot.shape)
+                store(slot, found[begin:end].reshape(count, *slot.shape))
+                begin = end
 
-    def _children(
-        self, variant: Variant, f: Field, values: Sequence[Array], shape: tuple[int, ...]
+    def numbers(
+        self, variant: Variant, slot: Slot, values: Sequence[Any], are_values: bool
     ) -> Array:
-        """The handles in one field of several records."""
-        _check_shapes(variant, f, values, shape)
-        children = [r for v in values for r in v.flat] if shape else [v.item() for v in values]
-        for dtype in {r.dtype for r in children} - {f.dtype}:
-            raise _unfit(variant, f, f"a value of {dtype}")
-        found = np.array([self.addresses[id(r)] for r in children], np.int64)
-        return found.reshape(len(values), *shape)
+        """The values of one field of several records.
+
+        Raises:
+            ShapeError, DTypeError: a value is none of the field.
+        """
+        if any(issubclass(c, np.ndarray) for c in set(map(type, values))):
+            self.is_fixed = self.is_fixed and all(map(_is_fixed, values))
+        if not are_values or slot.shape:
+            return _together(variant, slot, values)
+        found = np.array(values, slot.dtype)  # each was looked at when it was made
+        if found.ndim > 1:
+            _check_shapes(variant, slot, values)
+        return found
 
 
-def _together(variant: Variant, f: Field, values: Sequence[Array], shape: tuple[int, ...]) -> Array:
+def _children(
+    variant: Variant, slot: Slot, values: Sequence[Any], are_values: bool
+) -> Sequence[Any]:
+    """The records in one field of several records."""
+    children = values
+    if not are_values:
+        _check_shapes(variant, slot, values)
+        single = not slot.shape
+        children = [v.item() for v in values] if single else [r for v in values for r in v.flat]
+    classes: set[Any] = set(map(type, children))
+    given = [r.dtype for r in children if type(r) is Record] if Record in classes else []
+    given += [c.record_type for c in classes if c is not Record]
+    for dtype in given:
+        if dtype is not slot.field.dtype:
+            raise _unfit(variant, slot.field, f"a value of {dtype}")
+    return children
+
+
+def _is_fixed(value: object) -> bool:
+    """Whether a number, or an array, stays what it is."""
+    if not isinstance(value, np.ndarray):
+        return True
+    return not value.flags.writeable and value.base is None
+
+
+def _together(variant: Variant, slot: Slot, values: Sequence[Array]) -> Array:
     """The values of one field of several records.
 
     Raises:
         ShapeError, DTypeError: a value is none of the field.
     """
-    _check_shapes(variant, f, values, shape)
+    _check_shapes(variant, slot, values)
     found = np.array(values)
-    target = native_dtype(f.dtype)
+    f, target = slot.field, slot.dtype
     if found.dtype.kind == "f" and f.dtype.is_float:
         return found  # what the interpreter has of any float
     if not np.can_cast(found.dtype, target, "same_kind"):
@@ -256,14 +273,13 @@ def _together(variant: Variant, f: Field, values: Sequence[Array], shape: tuple[
     return made
 
 
-def _check_shapes(
-    variant: Variant, f: Field, values: Sequence[Array], shape: tuple[int, ...]
-) -> None:
-    wrong = next((v for v in values if np.shape(v) != shape), None)
+def _check_shapes(variant: Variant, slot: Slot, values: Sequence[Array]) -> None:
+    wrong = next((v for v in values if np.shape(v) != slot.shape), None)
     if wrong is not None:
+        f = slot.field
         raise ShapeError(
             f"the field {f.name} of {variant.name} has the shape {np.shape(wrong)}, expected "
-            f"{shape}.",
+            f"{slot.shape}.",
             where=_declared(variant, f),
             hint="pass values whose fields have their declared shapes.",
         )

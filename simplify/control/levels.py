@@ -63,7 +63,7 @@ def inner_first(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule) 
         return inner_first(wanted, params, rule)
 
     def after(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
-        return rule(*_over_blocks(op, saves, inside), around)
+        return rule(*over_blocks(op, saves, inside), around)
 
     return at_one_level(results, given, after)
 
@@ -75,7 +75,7 @@ def outer_first(results: Sequence[Tensor], given: Sequence[Tensor], level: Level
         return outer_first(wanted, params, level)
 
     def after(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
-        return values_of(*_over_blocks(op, saves, inside))
+        return values_of(*over_blocks(op, saves, inside))
 
     return at_one_level(level(results, given), given, after)
 
@@ -104,7 +104,7 @@ def at_one_level(results: Sequence[Tensor], given: Sequence[Tensor], rule: Rule)
     return [image.get(t, t) for t in results]
 
 
-def _over_blocks(op: Control, saves: Saves, inside: Level) -> tuple[Control, Saves]:
+def over_blocks(op: Control, saves: Saves, inside: Level) -> tuple[Control, Saves]:
     """The operation over changed blocks, and what is saved of it then."""
     blocks: list[Block] = []
     found = list(saves)

@@ -3,7 +3,7 @@ buffer."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,16 +26,26 @@ from tensorad.ir.tensor import (
 from tensorad.simplify.formula.dataflow import on_fresh_axes, over_inputs
 
 Image = dict[Tensor, Tensor]
+Opens = Callable[[FunctionCall, Sequence[Tensor]], bool]
+"""Whether a call is opened of whose inside these are saved."""
 
 
-def renewed(block: Block, params: Sequence[Tensor], extra: Sequence[Tensor] = ()) -> Image:
+def renewed(
+    block: Block,
+    params: Sequence[Tensor],
+    extra: Sequence[Tensor] = (),
+    opens: Opens | None = None,
+) -> Image:
     """Tensors of the block -> those of a copy over other params: its params, results, and `extra`.
 
     Calls are what their blocks compute, copies what they are copies of. Blocks of other operations
     are shared: they are copied when they are run.
+
+    Args:
+        opens: which calls; without it all that may be (`is_open`).
     """
     image: Image = dict(zip(block.params, params, strict=True))
-    _copy(ops_between((*block.results, *extra), dict(image)), image)
+    _copy(ops_between((*block.results, *extra), dict(image)), image, opens or is_open)
     return image
 
 
@@ -49,7 +59,8 @@ def without_calls(wanted: Sequence[Tensor], given: Collection[Tensor]) -> list[T
         return list(wanted)
     image: Image = {t: t for t in given}
     points = [op for op in ops if isinstance(op, Checkpoint)]
-    _copy(ops, image, points if len(points) == 1 else ())
+    alone = points if len(points) == 1 else ()
+    _copy(ops, image, lambda op, kept: is_open(op, kept, op in alone))
     return [image.get(t, t) for t in wanted]
 
 
@@ -62,12 +73,8 @@ class _Open(NamedTuple):
     call: FunctionCall | None
 
 
-def _copy(ops: Sequence[Op], image: Image, alone: Collection[Op] = ()) -> None:
-    """Add the tensors of copies of the operations, producers first.
-
-    Args:
-        alone: what may be opened though it computes again.
-    """
+def _copy(ops: Sequence[Op], image: Image, opens: Opens) -> None:
+    """Add the tensors of copies of the operations, producers first."""
     stack = [_opened(ops, image, None)]
     while stack:
         at = stack[-1]
@@ -76,12 +83,11 @@ def _copy(ops: Sequence[Op], image: Image, alone: Collection[Op] = ()) -> None:
             stack.pop()
             if at.call is not None:
                 _close(at.call, at.image, stack[-1])
-        elif isinstance(op, FunctionCall) and is_open(op, at.saves.get(op, ()), op in alone):
+        elif isinstance(op, FunctionCall) and opens(op, inner := _inner(at, op)):
             block = op.blocks[0]
             params = [at.image.get(t, t) for t in op.operands]
             inside: Image = dict(zip(block.params, params, strict=True))
-            extra = [s.inner for s in at.saves.get(op, ())]
-            stack.append(_opened(block_ops(block, extra), inside, op))
+            stack.append(_opened(block_ops(block, inner), inside, op))
         elif isinstance(op, Compute) and (source := copied_from(outputs(op)[0])) is not None:
             at.image.setdefault(outputs(op)[0], at.image.get(source, source))
         elif not isinstance(op, (Constant, Placeholder)) and any(
@@ -95,6 +101,10 @@ def _opened(ops: Sequence[Op], image: Image, call: FunctionCall | None) -> _Open
     return _Open(iter(ops), saves_of(ops), image, call)
 
 
+def _inner(at: _Open, op: Control) -> list[Tensor]:
+    return [s.inner for s in at.saves.get(op, ())]
+
+
 def _close(call: FunctionCall, inside: Image, around: _Open) -> None:
     """The results of a call, and what is saved of it, are tensors of its copy."""
     pairs = [*zip(outputs(call), call.results, strict=True)]
@@ -103,13 +113,13 @@ def _close(call: FunctionCall, inside: Image, around: _Open) -> None:
         around.image.setdefault(t, inside.get(inner, inner))
 
 
-def is_open(op: FunctionCall, kept: Sequence[Saved], alone: bool = False) -> bool:
+def is_open(op: FunctionCall, kept: Sequence[Tensor], alone: bool = False) -> bool:
     """Whether a call may stand among other operations as its block: what tells a size runs on its
     own, for the size is one, however often the function is called; so does Python's code, and what
-    computes again."""
+    computes again, but `alone`."""
     if isinstance(op, Checkpoint) and op.again and not alone:
         return False
-    ops = block_ops(op.blocks[0], [s.inner for s in kept])
+    ops = block_ops(op.blocks[0], kept)
     return not isinstance(op, Foreign) and not any(tells_trips(o) for o in ops)
 
 

@@ -17,6 +17,8 @@ Monomial = tuple[tuple[Expr, int], ...]
 
 _MAX_TERMS: Final = 32
 """A longer sum is not expanded further."""
+_MAX_FACTORS: Final = 4_000
+"""Factors of all products that one ring multiplies; those of formulas in use take up to 200."""
 
 
 def is_indicator(e: Expr) -> bool:
@@ -59,6 +61,7 @@ class Ring:
 
     def __init__(self) -> None:
         self._numbers: dict[Expr, int] = {}
+        self._left = _MAX_FACTORS
 
     def number(self, atom: Expr) -> int:
         """When the atom was first seen."""
@@ -86,8 +89,15 @@ class Ring:
         return tuple(sorted(kept, key=lambda f: self.number(f[0])))
 
     def times(self, a: Sum, b: Sum) -> Sum:
-        """a * b, expanded."""
+        """a * b, expanded.
+
+        Raises:
+            TooLong: the product, or all that the ring has multiplied.
+        """
         if len(a.terms) * len(b.terms) > _MAX_TERMS:
+            raise TooLong
+        self._left -= len(b.terms) * sum(map(len, a.terms)) + len(a.terms) * sum(map(len, b.terms))
+        if self._left < 0:
             raise TooLong
         terms: dict[Monomial, Fraction] = {}
         for m, c in a.terms.items():

@@ -193,6 +193,8 @@ class Definition:
         params: stand for the operands of a call.
         types: name, shape and dtype of each result.
         extends: a definition whose results are the first of these.
+        totals: numbers of results that are sums of what calls inside give and of more, in any
+            order: each addend may be added where the sum lies.
     """
 
     def __init__(
@@ -201,18 +203,31 @@ class Definition:
         params: Sequence[Tensor],
         types: Sequence[Field],
         extends: Definition | None = None,
+        totals: Sequence[int] = (),
     ) -> None:
         self.name = name
         self.extends = extends
+        self.totals = tuple(totals)
         self.params = tuple(params)
         self.types = tuple(types)
         self.derived: dict[object, Any] = {}
         """What is derived of it, by what was asked for."""
         self._block: Block | None = None
         self._make: Callable[[], Sequence[Tensor]] | None = None
+        self._after: Definition | None = None
 
     def __repr__(self) -> str:
         return f"<Definition {self.name}>"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is known what a call does."""
+        at: Definition | None = self
+        while at is not None and at._block is None:
+            if at._make is None:
+                return False
+            at = at._after
+        return True
 
     @property
     def block(self) -> Block:
@@ -223,9 +238,12 @@ class Definition:
             raise InternalError(f"the definition of {self.name} is not complete")
         return self._block
 
-    def later(self, make: Callable[[], Sequence[Tensor]]) -> Definition:
-        """Have the results made when they are asked for."""
+    def later(
+        self, make: Callable[[], Sequence[Tensor]], after: Definition | None = None
+    ) -> Definition:
+        """Have the results made when they are asked for, of those of another definition."""
         self._make = make
+        self._after = after
         return self
 
     def complete(self, results: Sequence[Tensor]) -> Definition:

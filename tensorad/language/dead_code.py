@@ -238,6 +238,8 @@ def tracked_references(block: Block) -> tuple[dict[str, None], dict[str, None]]:
 
     Names that are bound twice somewhere are in none of both.
     """
+    if not _makes_references(block):
+        return {}, {}
     made: dict[str, int] = {}
     escaped: dict[str, None] = {}
     read: dict[str, None] = {}
@@ -268,10 +270,24 @@ def tracked_references(block: Block) -> tuple[dict[str, None], dict[str, None]]:
 
 def _everything(block: Block, depth: int) -> Iterator[tuple[Binding, int]]:
     """All bindings of a block and of those inside of it, and in how many functions they are."""
-    for b in block.bindings:
-        yield b, depth
-        for inner, _ in blocks(b.term):
-            yield from _everything(inner, depth + isinstance(b.term, Function))
+    stack = [(block, depth)]
+    while stack:
+        own, at = stack.pop()
+        for b in own.bindings:
+            yield b, at
+            stack += [(inner, at + isinstance(b.term, Function)) for inner, _ in blocks(b.term)]
+
+
+def _makes_references(block: Block) -> bool:
+    """Whether a function makes references outside of inner functions."""
+    stack = [block]
+    while stack:
+        for b in stack.pop().bindings:
+            if isinstance(b.term, NewRef):
+                return True
+            if not isinstance(b.term, Function):
+                stack += [inner for inner, _ in blocks(b.term)]
+    return False
 
 
 def _read_in(term: Term) -> dict[str, None]:

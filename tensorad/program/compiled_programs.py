@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from tensorad.program.calling.arguments import (
     Extents,
     Shapes,
     as_argument,
-    as_result,
     covers,
 )
 from tensorad.program.calling.quick import Run
+from tensorad.program.data.instances import alternatives
 from tensorad.program.traces import Program
 from tensorad.program.trees import LEAF
 from tensorad.program.values import is_number
@@ -31,6 +32,12 @@ class Compiled:
         self.program = program
         self._function: CompiledFunction | None = None
 
+    @cached_property
+    def has_values(self) -> bool:
+        """Whether there are values of data types among the arguments or results."""
+        every = (*self.program.parameters, *self.program.results)
+        return any(is_record(t.dtype) for t in every)
+
     @property
     def function(self) -> CompiledFunction:
         if self._function is None:
@@ -41,10 +48,9 @@ class Compiled:
     def __call__(self, leaves: Sequence[object]) -> Any:
         if not self.program.results:
             return self.program.tree(())
+        if self.has_values:
+            return self.program.tree(self.function.with_values(leaves, alternatives.call))
         found = self.function(*leaves)
-        if any(is_record(t.dtype) for t in self.program.results):
-            several = found if len(self.program.results) > 1 else [found]
-            return self.program.tree([as_result(v) for v in several])
         if self.program.structure is LEAF:
             return found
         return self.program.tree([found] if isinstance(found, np.ndarray) else found)

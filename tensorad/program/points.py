@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tensorad.errors import BindError, DefinitionError, DTypeError, GradError, ShapeError
+from tensorad.ir.analysis.blocks import captures
 from tensorad.ir.arrays.elementwise import copy_of, same_dim
-from tensorad.ir.tensor import Tensor, format_shape
+from tensorad.ir.tensor import Tensor, births, format_shape
 from tensorad.program.calls import bound_call, signature_of
 from tensorad.program.functions import Function, fresh
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Fixed, Flat, flatten, unflatten
 from tensorad.program.values import as_tensor
+from tensorad.simplify.control.nested_calls import without_deep_calls
 
 Argnums = int | Sequence[int]
 
@@ -63,7 +65,7 @@ class Point:
         self.target, self.title = target, title
         self.argnums, self.count = tuple(argnums), len(args)
         own = dict.fromkeys(fresh.get())
-        token = fresh.set(())
+        token, start = fresh.set(()), births()
         try:
             given = list(args)
             self.wanted: list[Flat] = []
@@ -91,6 +93,14 @@ class Point:
         flat = flatten(made, target.name)
         pairs = zip(flat.leaves, flat.paths, strict=True)
         self.result = flat._replace(leaves=[as_tensor(v, path) for v, path in pairs])
+        self._write_out(start)
+
+    def _write_out(self, start: int) -> None:
+        """Calls that are nested deep are what they compute, of what was written since `start`."""
+        wanted = [t for flat in self.wanted for t in flat.leaves]
+        results = self.result.leaves
+        reads = captures(results, wanted, lambda op: True, since=start)
+        self.result = self.result._replace(leaves=without_deep_calls(results, [*wanted, *reads]))
 
     @property
     def leaves(self) -> list[Tensor]:

@@ -10,41 +10,12 @@ import pytest
 
 import tensorad as ta
 from tensorad.ir.reference.verify import verify
-from tensorad.ir.tensor import Tensor
 from tensorad.language import check, interpret, parse, without_dead_code
-from tensorad.program.trees import flatten
-from tests.support.language.programs import SAMPLES, Sample
+from tests.support.language.programs import SAMPLES
+from tests.support.programs.twins import gradient, kernels, leaves
 
 Function = Callable[..., Any]
 NAMES = list(SAMPLES)
-
-
-def leaves(tree: Any) -> list[np.ndarray[Any, Any]]:
-    return [np.asarray(v) for v in flatten(tree).leaves]
-
-
-def kernels(f: Function, args: tuple[Any, ...]) -> int:
-    """How many kernels a call runs, those of blocks included."""
-    return len(ta.function(f).lower(*args).program.kernels)
-
-
-def total(f: Function) -> Function:
-    """The sum of all floats of the result."""
-
-    def summed(*args: Any) -> Tensor:
-        tensors = [t for t in flatten(f(*args)).leaves if isinstance(t, Tensor)]
-        found = [t.sum() if t.shape else t for t in tensors if t.dtype.is_float]
-        made = found[0]
-        for t in found[1:]:
-            made = made + t
-        return made
-
-    return summed
-
-
-def gradient(f: Function, sample: Sample) -> Function:
-    floats = [n for n, a in enumerate(sample.args) if np.asarray(a).dtype.kind == "f"]
-    return lambda *args: ta.grad(total(f), argnums=tuple(floats))(*args)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -73,7 +44,7 @@ def test_the_hand_written_program(name: str, order: int) -> None:
     own: Function = parse(sample.text)["f"]
     twin = sample.twin
     if order:
-        own, twin = gradient(own, sample), gradient(twin, sample)
+        own, twin = gradient(own, sample.args), gradient(twin, sample.args)
     verify(list(ta.function(own).trace(*sample.args).results))
     assert kernels(own, sample.args) == kernels(twin, sample.args)
     found, wanted = ta.function(own)(*sample.args), ta.function(twin)(*sample.args)

@@ -55,7 +55,7 @@ BELOW = {
     },
     "te": {"errors", "config", "ir", "simplify", "autodiff"},
     "topi": {"errors", "config", "ir", "te"},
-    "codegen": {"errors", "config", "process", "passes", "ir", "simplify"},
+    "codegen": {"errors", "config", "process", "collector", "passes", "ir", "simplify"},
     "compiled": {"errors", "config", "ir", "simplify", "autodiff", "codegen"},
     "tuning": {"errors", "config", "process", "ir", "codegen", "compiled"},
     "building": {
@@ -77,6 +77,7 @@ BELOW = {
         "process",
         "passes",
         "ir",
+        "simplify",
         "autodiff",
         "te",
         "codegen",

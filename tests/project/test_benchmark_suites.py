@@ -17,6 +17,7 @@ from benchmarks.limits.kernels import stream
 from benchmarks.limits.limits import Stream, aligned_block, measured, streams_like
 from benchmarks.measure import alone
 from benchmarks.peers.contestant import Contestant
+from benchmarks.race import tree_net
 from benchmarks.report.figures import Figures, asked, at_most, table
 from benchmarks.report.figures import merged as merged_figures
 from benchmarks.suites import (
@@ -29,6 +30,7 @@ from benchmarks.suites import (
     thread_speedup,
 )
 from benchmarks.workloads.catalogue import WORKLOADS
+from benchmarks.workloads.programs import tree_net as trees
 from tensorad import te
 from tests.project.test_benchmarks import row
 
@@ -92,6 +94,20 @@ def test_functions_of_examples_agree_with_those_of_frameworks() -> None:
     assert row.values["tensorad ms"] > 0
     if "best / ours" in row.values:  # where PyTorch or JAX is there
         assert examples.judge([row])[0].text.startswith("least")
+
+
+@pytest.mark.slow
+def test_a_network_on_trees_agrees_with_those_of_frameworks() -> None:
+    assert len(tree_net.contestants(2, 1)) >= 2
+    rows = [Figures(n, 1, {"torch / ours": 12.0}) for n in ("tree_net", "other")]
+    assert [v.holds for v in tree_net.judge(rows)] == [True]
+
+
+def test_padded_trees_have_every_node_once() -> None:
+    both = trees.padded([[((3, 4), 5)], [(1, 2), 0]])
+    assert [[len(p) for p in t.pairs] for t in both] == [[1, 1], [1, 1]]
+    assert both[0].pairs[0].tolist() == [[0, 1]] and both[0].pairs[1].tolist() == [[3, 2]]
+    assert both[1].words.tolist() == [1, 2, 0] and both[1].roots.tolist() == [3, 2]
 
 
 def test_streams_know_their_bytes() -> None:

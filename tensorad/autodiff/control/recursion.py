@@ -3,6 +3,8 @@
 Of a definition f are made: one that returns, beside f's results, a record of what the derivative
 reads of this call; and one from this record and adjoints of the results to adjoints of the params
 (or from the record and tangents to tangents). The record of a call holds those of the calls in it.
+Params that have one value in all calls (`passed_on`) are in no record: they are given once more.
+The adjoints by these are sums over all calls.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from tensorad.autodiff.control.record_flows import check_no_batch
 from tensorad.autodiff.control.records import tangent_dtype
 from tensorad.autodiff.local.overrides import Rules
 from tensorad.ir.analysis.blocks import ops_between
+from tensorad.ir.analysis.passed_on import passed_on
 from tensorad.ir.records import (
     Definition,
     Field,
@@ -79,13 +82,15 @@ class Derived:
 
     Attributes:
         saving: (params) -> (results, record of what the other one reads).
-        linear: (record, adjoint of each smooth result) -> adjoints of the params; in forward mode
-            (record, tangents of the params) -> the tangent of each smooth result.
+        linear: (record, params `shared`, adjoint of each smooth result) -> adjoints of the params;
+            in forward mode (record, params `shared`, tangents of the params) -> the tangent of each
+            smooth result.
     """
 
     saving: Definition
     linear: Definition
     wanted: Active
+    shared: tuple[int, ...]
 
 
 def recursion_adjoints(op: Recursion, given: Given) -> list[Sent]:
@@ -98,7 +103,7 @@ def recursion_adjoints(op: Recursion, given: Given) -> list[Sent]:
         for t in found.results
         if t.dtype.is_differentiable
     ]
-    adjoints = recursion(found.by.linear, (found.record, *heads), op.source)
+    adjoints = recursion(found.by.linear, (*found.given(op), *heads), op.source)
     pairs = zip(found.by.wanted, adjoints, strict=True)
     return [Sent(op.operands[k], t, always) for k, t in pairs if k in moving]
 
@@ -110,7 +115,7 @@ def recursion_tangents(op: Recursion, given: Moving) -> dict[Tensor, Tensor]:
     found = _derived_call(op, _Pushed, tuple(moving), given.jvp, given.read)
     wanted = [op.operands[k] for k in found.by.wanted]
     along = [given.tangents[t] if t in given.tangents else zeros_like(t, ()) for t in wanted]
-    tangents = recursion(found.by.linear, (found.record, *along), op.source)
+    tangents = recursion(found.by.linear, (*found.given(op), *along), op.source)
     smooth = [t for t in found.results if t.dtype.is_differentiable]
     return dict(zip(smooth, tangents, strict=True))
 
@@ -121,6 +126,10 @@ class _Call(NamedTuple):
     by: Derived
     record: Tensor
     results: tuple[Tensor, ...]
+
+    def given(self, op: Recursion) -> tuple[Tensor, ...]:
+        """What the linear definition reads of the call."""
+        return (self.record, *[op.operands[k] for k in self.by.shared])
 
 
 def _derived_call(
@@ -177,18 +186,27 @@ class _Derivation(ABC, Generic[Block_]):
         self.record = RecordType(f"{name}.saved").later(lambda: self.made.variants)
         self.params = stand_ins([Field(p.name, p.shape, p.dtype) for p in params])
         self.smooth = [k for k, f in enumerate(types) if f.dtype.is_differentiable]
-        saved = Field("saved", (), self.record)
+        saved, shared = Field("saved", (), self.record), passed_on(definition)
+        again = [Field(p.name, p.shape, p.dtype) for p in [params[k] for k in shared]]
         by = [_moved(Field(p.name, p.shape, p.dtype)) for p in [params[k] for k in wanted]]
         of = [_moved(types[k]) for k in self.smooth]
         own, made = (of, by) if self.is_reverse else (by, of)
-        self.given = stand_ins([saved, *own])
-        saving = Definition(f"{name}_saving", self.params, (*types, saved), definition)
-        linear = Definition(f"d{name}", self.given, made)
+        self.given = stand_ins([saved, *again, *own])
+        totals = definition.totals
+        saving = Definition(f"{name}_saving", self.params, (*types, saved), definition, totals)
+        linear = Definition(f"d{name}", self.given, made, totals=self.totals(shared))
         self.result = Derived(
-            saving.later(lambda: self.made.saving), linear.later(lambda: self.made.linear), wanted
+            saving.later(lambda: self.made.saving, definition),
+            linear.later(lambda: self.made.linear, definition),
+            wanted,
+            shared,
         )
 
     is_reverse: ClassVar[bool]
+
+    @abstractmethod
+    def totals(self, shared: Sequence[int]) -> list[int]:
+        """Abstract: which results of the linear definition are sums over all calls."""
 
     @abstractmethod
     def moved(self, call: FunctionCall, own: Sequence[Tensor]) -> list[Tensor]:
@@ -198,14 +216,19 @@ class _Derivation(ABC, Generic[Block_]):
     def made(self) -> _Made:
         """The derivation, once it is asked for."""
         call = self.call()
-        record, *own = self.given
+        again = 1 + len(self.result.shared)
+        record, own = self.given[0], self.given[again:]
         moved = self.moved(call, own)
-        needed = _read_of(call, self.params, moved, own)
+        shared = [self.params[k] for k in self.result.shared]
+        read = _read_of(call, self.params, moved, own)
+        needed = [t for t in read if t not in shared]
         fields = [Field(f"{t.name}_{n}", t.shape, t.dtype) for n, t in enumerate(needed)]
         variants = [Variant("saved", tuple(fields))]
         self.record.complete(variants)
         saving = (*outputs(call), inject(self.record, 0, needed))
-        return _Made(saving, self.opened(fields_of(record, 0), needed, own, moved), variants)
+        values = dict(zip(needed, fields_of(record, 0), strict=True))
+        values |= dict(zip(shared, self.given[1:again], strict=True))
+        return _Made(saving, self.opened({t: values[t] for t in read}, own, moved), variants)
 
     def call(self) -> FunctionCall:
         """What the definition does, the calls in it saving what their derivatives read."""
@@ -225,25 +248,25 @@ class _Derivation(ABC, Generic[Block_]):
         return FunctionCall(names, self.params, blocks, function=self.definition.name)
 
     def opened(
-        self,
-        values: Sequence[Tensor],
-        needed: Sequence[Tensor],
-        own: Sequence[Tensor],
-        moved: Sequence[Tensor],
+        self, values: Mapping[Tensor, Tensor], own: Sequence[Tensor], moved: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
-        """The adjoints or tangents, of the values that a record holds."""
+        """The adjoints or tangents, of the values that stand for what they read."""
         if not moved:
             return ()
         names = tuple([t.name for t in moved])
-        block = Block((*needed, *own), tuple(moved))
+        block = Block((*values, *own), tuple(moved))
         name = f"d{self.definition.name}"
-        return outputs(FunctionCall(names, (*values, *own), (block,), function=name))
+        return outputs(FunctionCall(names, (*values.values(), *own), (block,), function=name))
 
 
 class _Reversed(_Derivation[BlockVjp]):
     """Reverse mode."""
 
     is_reverse = True
+
+    def totals(self, shared: Sequence[int]) -> list[int]:
+        """The adjoints by params that all calls have."""
+        return [n for n, k in enumerate(self.wanted) if k in shared]
 
     def moved(self, call: FunctionCall, own: Sequence[Tensor]) -> list[Tensor]:
         """The adjoints of the params wanted."""
@@ -259,6 +282,10 @@ class _Pushed(_Derivation[BlockJvp]):
     """Forward mode."""
 
     is_reverse = False
+
+    def totals(self, shared: Sequence[int]) -> list[int]:
+        """The tangents of results that are such sums."""
+        return [n for n, k in enumerate(self.smooth) if k in self.definition.totals]
 
     def moved(self, call: FunctionCall, own: Sequence[Tensor]) -> list[Tensor]:
         """The tangents of the smooth results."""

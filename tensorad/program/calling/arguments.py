@@ -199,8 +199,6 @@ def as_argument(value: Any, path: str, dtype: DType) -> Any:
     Raises:
         DTypeError: a number is too large.
     """
-    if isinstance(value, Instance):
-        return value.as_record()
     if not is_number(value) or not (dtype.is_float or (dtype.is_integer and type(value) is int)):
         return value  # others are checked as arrays are
     if dtype.is_float and dtype.bits == 32 and _LARGEST < abs(value) < inf:
@@ -212,7 +210,7 @@ def as_argument(value: Any, path: str, dtype: DType) -> Any:
 
 
 def as_result(value: Any) -> Any:
-    """A result of a compiled function as callers get it: of records, the values."""
+    """A result of the interpreter as callers get it: of records, the values."""
     is_handle = isinstance(value, np.ndarray) and value.dtype.hasobject
     made = value.item() if is_handle else value
     return instance_of(made) if isinstance(made, Record) else value

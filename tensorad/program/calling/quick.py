@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorad.program.data.instances import Instance
 from tensorad.program.trees import static
 
 _MOST: Final = 256
@@ -57,12 +58,23 @@ def told(values: Sequence[object], fixed: Sequence[bool]) -> tuple[Known, list[A
                 leaves.append(at)
             elif at is None or kind is str:
                 key.append(at)
-            elif isinstance(at, (np.number, np.bool_)):
-                key += (at.dtype, ())  # an array without axes
-                leaves.append(np.asarray(at))
             else:
-                return None
+                other = _told_of(at)
+                if other is None:
+                    return None
+                key += other[0]
+                leaves.append(other[1])
     return tuple(key), leaves
+
+
+def _told_of(value: object) -> tuple[Known, Any] | None:
+    """What tells a scalar of NumPy, which is an array without axes, or a value of a data type, and
+    itself."""
+    if isinstance(value, (np.number, np.bool_)):
+        return (value.dtype, ()), np.asarray(value)
+    if isinstance(value, Instance) and not value.is_open:
+        return (value.record_type,), value
+    return None
 
 
 class Quick:

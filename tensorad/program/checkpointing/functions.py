@@ -183,7 +183,10 @@ def _kept(
     results: Sequence[Tensor], read: Sequence[Tensor], stored: _Stored, where: str
 ) -> list[Tensor]:
     """What is stored of the inside, for reverse mode."""
-    inside = _inside(results, read)
+    if stored == _Stored():
+        return []
+    inside: list[tuple[Tensor, _Place | None]] = []
+    _enter(inside, results, read, None)
     named = dict.fromkeys([t.name for t, _ in inside])
     missing = [n for n in stored.names if n not in named]
     if missing:
@@ -193,27 +196,44 @@ def _kept(
             where=f"computed there: {known}",
             hint=f'name what is to be stored: ta.keep(x, "{missing[0]}").',
         )
-    found = [_origin(seen) for t, seen in inside if stored(t)]
+    found = [_origin(s) for t, place in inside if stored(t) for s in _seen(t, place)]
     params = dict.fromkeys(read)
     return [t for t in dict.fromkeys(found) if t not in params and _has_shape(t)]
 
 
-def _inside(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """The tensors that are computed, in blocks, too: (tensor, as it is seen from outside)."""
-    found: list[tuple[Tensor, Tensor]] = []
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """A block of an operation, which stands at a place itself."""
+
+    control: Control
+    block: int
+    around: _Place | None
+
+
+def _enter(
+    found: list[tuple[Tensor, _Place | None]],
+    results: Sequence[Tensor],
+    given: Sequence[Tensor],
+    place: _Place | None,
+) -> None:
+    """Add the tensors that are computed, in blocks, too, each with its place."""
     for op in ops_between(results, dict.fromkeys(given)):
         if isinstance(op, (Saved, Placeholder, Constant)):
             continue
-        if not isinstance(op, Control):
-            found += [(t, t) for t in outputs(op)]
-            continue
-        for n, b in enumerate(op.blocks[:1] if isinstance(op, Loop) else op.blocks):
-            inner = _inside(b.results, b.params)
-            for t, seen in inner:  # a reversed loop or branch reads either
-                both = dict.fromkeys((seen, _origin(seen)))
-                found += [(t, saved(op, s, n)) for s in both]
-        found += [(t, t) for t in outputs(op)]
-    return found
+        if isinstance(op, Control):
+            for n, b in enumerate(op.blocks[:1] if isinstance(op, Loop) else op.blocks):
+                _enter(found, b.results, b.params, _Place(op, n, place))
+        found += [(t, place) for t in outputs(op)]
+
+
+def _seen(t: Tensor, place: _Place | None) -> list[Tensor]:
+    """What a tensor is outside of all blocks; a reversed block reads it or what it copies."""
+    seen = [t]
+    while place is not None:
+        both = dict.fromkeys([s for v in seen for s in (v, _origin(v))])
+        seen = [saved(place.control, s, place.block) for s in both]
+        place = place.around
+    return seen
 
 
 def _origin(t: Tensor) -> Tensor:

@@ -9,14 +9,14 @@ import numpy as np
 
 from tensorad.ir.hooks import Hook
 from tensorad.ir.records import Field, RecordType, inject
-from tensorad.ir.reference.records import Record, handle
+from tensorad.ir.reference.records import Maker, Record, Value, handle
 from tensorad.ir.tensor import Tensor
 
 _DEEPEST: Final = 6
 """What is nested deeper is not shown."""
 
 
-class Instance:
+class Instance(Value):
     """Base of the alternatives of data types.
 
     Attributes:
@@ -120,16 +120,17 @@ def instance_of(record: Record) -> Instance:
     def make(at: Record, inner: list[Instance]) -> Instance:
         rest = iter(inner)
         leaves = [next(rest) if v.dtype == object else v[()] for v in at.values]
-        return alternatives.call(at.dtype)[at.tag](leaves)
+        maker = alternatives.call(at.dtype)[at.tag]
+        one: Instance = maker.new()
+        maker.fill([one], [[v] for v in leaves])
+        return one
 
     made: Instance = folded(record, children, make)
     return made
 
 
-alternatives: Final[Hook[[RecordType], Sequence[Callable[[Sequence[Any]], Instance]]]] = Hook(
-    "tensorad.program.kinds.variants"
-)
-"""What makes an instance of each variant of a type, of its leaves."""
+alternatives: Final[Hook[[RecordType], Sequence[Maker]]] = Hook("tensorad.program.kinds.variants")
+"""What makes instances of each variant of a type."""
 
 
 def is_value(value: object) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, Signature, get_annotations
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,6 +17,7 @@ from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import DTYPES
 from tensorad.ir.expr import Expr
 from tensorad.ir.records import Field, RecordType, Variant, is_record
+from tensorad.ir.reference.records import Column, Maker
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import bound_call, shape_of
 from tensorad.program.data import instances
@@ -35,6 +36,7 @@ class Alternative:
         name: the user's; `annotations` what fields have.
         kind: the class.
         trees: of each field, once they were asked for; `fields` those of the variant.
+        is_flat: whether each field is known to be one leaf.
     """
 
     name: str
@@ -42,13 +44,13 @@ class Alternative:
     kind: type[Instance]
     trees: dict[str, Flat] = field(default_factory=dict)
     fields: list[Field] = field(default_factory=list)
+    is_flat: bool = False
 
-    @property
-    def is_flat(self) -> bool:
-        """Whether each field is one leaf."""
-        return len(self.fields) == len(self.trees) == len(self.annotations) and all(
-            t.structure is LEAF for t in self.trees.values()
-        )
+    def resolve(self, trees: Mapping[str, Flat], fields: Sequence[Field]) -> None:
+        """Say what the fields are."""
+        self.trees.update(trees)
+        self.fields = list(fields)
+        self.is_flat = all(t.structure is LEAF for t in trees.values())
 
     def grouped(self, leaves: Sequence[Any]) -> list[Any]:
         """The fields' trees, of a leaf for each field of the variant."""
@@ -74,12 +76,13 @@ class DataType:
         """The alternatives with their fields: names of types may be defined after them."""
         for a in self.alternatives:
             if len(a.trees) < len(a.annotations):
+                trees: dict[str, Flat] = {}
                 fields: list[Field] = []
                 for name, annotation in a.annotations.items():
                     path = f"{self.name}.{a.name}.{name}"
-                    a.trees[name], own = fields_of_annotation(annotation, path, self.names)
+                    trees[name], own = fields_of_annotation(annotation, path, self.names)
                     fields += own
-                a.fields = fields
+                a.resolve(trees, fields)
         return self.alternatives
 
     def variants(self) -> list[Variant]:
@@ -101,8 +104,7 @@ def data_type(record_type: RecordType) -> DataType:
         for v in record_type.variants:
             own = {f.name: Tensor for f in v.fields}
             made = _alternative(known, v.name, own, type(v.name, (), {}))
-            made.fields = list(v.fields)
-            made.trees = {f.name: Flat([0.0], [f.name], LEAF) for f in v.fields}
+            made.resolve({f.name: Flat([0.0], [f.name], LEAF) for f in v.fields}, v.fields)
     return known
 
 
@@ -201,15 +203,23 @@ def _alternative(
         "field_names": tuple(annotations),
         "__match_args__": tuple(annotations),
     }
-    made = Alternative(name, annotations, type(name, (_Made,), own))
+    made = Alternative(name, annotations, type(name, (_Made,), own), is_flat=not annotations)
     owner.alternatives.append(made)
+    type.__setattr__(made.kind, "_alternative", made)
     return made
 
 
 class _Made(Instance):
     """How values are made."""
 
+    _alternative: ClassVar[Alternative]
+
     def __init__(self, *args: Any, **named: Any) -> None:
+        known = self._alternative
+        fits = known.is_flat and not named and len(args) == len(known.fields)
+        if fits and all(map(_is_plain, args, known.fields)):
+            _give(self, known, args, args)
+            return
         own = _types[self.record_type]
         a = own.alternatives[self.tag]
         if len(a.trees) < len(a.annotations):
@@ -223,8 +233,7 @@ class _Made(Instance):
             for v in some:
                 _check(v, a.fields[len(leaves)], name)
                 leaves.append(v)
-            object.__setattr__(self, title, value)
-        _finish(self, leaves)
+        _give(self, a, args, leaves)
 
     def __setattr__(self, name: str, value: object) -> None:
         kind = type(self)
@@ -234,22 +243,25 @@ class _Made(Instance):
         )
 
 
-def _finish(made: Instance, leaves: Sequence[Any]) -> None:
-    object.__setattr__(made, "leaves", tuple(leaves))
-    object.__setattr__(made, "is_open", any(map(_is_open, leaves)))
+def _give(made: Instance, a: Alternative, values: Sequence[Any], leaves: Sequence[Any]) -> None:
+    """Give fields to a value."""
+    is_open = any(map(_is_open, leaves))
+    made.__dict__.update(zip(a.trees, values, strict=True), leaves=tuple(leaves), is_open=is_open)
 
 
 def _is_open(value: object) -> bool:
     return value.is_open if isinstance(value, Instance) else isinstance(value, (Tensor, Expr))
 
 
-def _of_leaves(a: Alternative, leaves: Sequence[Any]) -> Instance:
-    """A value of leaves that are known to fit."""
-    made = object.__new__(a.kind)
-    for name, value in zip(a.trees, a.grouped(leaves), strict=True):
-        object.__setattr__(made, name, value)
-    _finish(made, leaves)
-    return made
+def _fill(a: Alternative, made: Sequence[Instance], columns: Sequence[Column]) -> None:
+    """Give fields to values: leaves that are known to fit."""
+    names, is_flat = tuple(a.trees), a.is_flat
+    each = zip(*columns, strict=True) if columns else [()] * len(made)
+    for one, leaves in zip(made, each, strict=True):
+        own = leaves if is_flat else a.grouped(leaves)
+        fields = one.__dict__
+        fields["leaves"], fields["is_open"] = leaves, False
+        fields.update(zip(names, own, strict=True))
 
 
 def _by_position(
@@ -292,7 +304,8 @@ def _is_plain(value: object, f: Field) -> bool:
         return value.record_type is f.dtype
     if isinstance(value, (np.ndarray, np.generic)):
         return value.dtype is _NUMPY.get(f.dtype) and value.shape == f.shape
-    return type(value) is float and f.dtype.is_float and not f.shape
+    is_number = type(value) is float and f.dtype.is_float
+    return (is_number or (type(value) is int and f.dtype.is_integer)) and not f.shape
 
 
 def _unfit(kind: type[UserError], f: Field, name: str, given: str) -> UserError:
@@ -301,8 +314,9 @@ def _unfit(kind: type[UserError], f: Field, name: str, given: str) -> UserError:
     return kind(f"the field {f.name} of {name} must be {wanted}, got {given}.", hint=hint)
 
 
-def _makers(record_type: RecordType) -> list[Callable[[Sequence[Any]], Instance]]:
-    return [partial(_of_leaves, a) for a in data_type(record_type).resolved()]
+def _makers(record_type: RecordType) -> list[Maker]:
+    every = data_type(record_type).resolved()
+    return [Maker(partial(object.__new__, a.kind), partial(_fill, a)) for a in every]
 
 
 instances.alternatives.fill(_makers)

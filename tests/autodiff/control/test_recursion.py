@@ -268,4 +268,4 @@ def test_what_cannot_be_asked_for() -> None:
     assert not has_recursion(y.op) and has_recursion(
         branch(tag_of(GIVEN), [y, y], (GIVEN, SCALE)).op
     )  # type: ignore[arg-type]
-    assert Derived.__dataclass_fields__.keys() == {"saving", "linear", "wanted"}
+    assert Derived.__dataclass_fields__.keys() == {"saving", "linear", "wanted", "shared"}

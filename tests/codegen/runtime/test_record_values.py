@@ -9,12 +9,8 @@ import pytest
 
 import tensorad as ta
 from tensorad import config
-from tensorad.codegen.runtime.record_values import (
-    RecordParameter,
-    encoded,
-    native_dtype,
-    refuse_out,
-)
+from tensorad.codegen.runtime.record_layout import native_dtype
+from tensorad.codegen.runtime.record_values import RecordParameter, encoded, refuse_out
 from tensorad.errors import BindError, DTypeError, LimitError, ShapeError
 from tensorad.ir.dtypes import FLOAT32, FLOAT64, INT64
 from tensorad.ir.expr import size_var
