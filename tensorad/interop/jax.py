@@ -18,6 +18,7 @@ from tensorad.errors import BindError, DTypeError, MissingPackageError, ShapeErr
 from tensorad.interop import xla
 from tensorad.interop.operators import Derived, Operator
 from tensorad.ir.tensor import Tensor, format_shape
+from tensorad.process import Guard
 
 try:
     jax: Any = import_module("jax")
@@ -35,6 +36,8 @@ except ImportError as error:
 
 TARGET: Final = "tensorad"
 """The name of the handler in XLA."""
+_guard = Guard()
+"""Held while the handler is registered."""
 _WIDE: Final = ("float64", "int64", "uint64")
 
 
@@ -228,7 +231,9 @@ def _lowered(context: Any, *values: Any, operator: Operator) -> Any:
             f"{', '.join([str(tuple(s)) for s in shapes])}.",
             hint="export a function for each shape, without symbolic dimensions.",
         )
-    if not _is_registered():
+    with _guard.lock:
+        is_native = _is_registered()
+    if not is_native:
         return _called_back(context, *values, operator=operator)
     entry = operator.entry(shapes)
     context.module_context.add_keepalive(entry)

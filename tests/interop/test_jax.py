@@ -20,7 +20,13 @@ jax: Any = pytest.importorskip("jax", reason="jax is not installed")
 import jax.numpy as jnp  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 
-from tensorad.errors import BindError, DTypeError, ShapeError  # noqa: E402
+from tensorad.errors import (  # noqa: E402
+    BindError,
+    DefinitionError,
+    DTypeError,
+    LimitError,
+    ShapeError,
+)
 from tensorad.interop import jax as own_jax  # noqa: E402
 from tensorad.interop import xla  # noqa: E402
 from tensorad.interop.jax import op  # noqa: E402
@@ -104,7 +110,7 @@ def test_it_equals_the_operator_of_jax(name: str) -> None:
     f, case = _made(name)
     own, given = _of_floats(f, case)
     other, _ = _of_floats(partial(case.reference, jnp), case)
-    every = name in ("dense", "gathered", "several")
+    every = name in ("gathered", "several")
     found, expected = [jax.jit(partial(_ways, g, every))(*given) for g in (own, other)]
     for way in expected:
         jax.tree.map(
@@ -273,6 +279,30 @@ def test_arguments_that_do_not_fit() -> None:
             '  hint: call jax.config.update("jax_enable_x64", True) first, or declare 32 bits.',
             np.ones((3, 4)), np.ones((5, 4)),
         )  # fmt: skip
+
+
+def test_names_and_inputs_of_operators() -> None:
+    case = CASES["dense"]()
+    with pytest.raises(DefinitionError, match="must be an identifier, got 'a b'"):
+        op(case.outputs, case.inputs, "a b")
+    with pytest.raises(DefinitionError, match="reads W, which is none of its inputs"):
+        op(case.outputs, case.inputs[:1], "test_other")
+    assert repr(op(case.outputs, case.inputs, "again")) == "<jax operator again>"
+
+
+def test_numbers_and_words_of_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xla, "MOST", 1)
+    found = xla.Targets()
+    entries = [_made("dense")[0].operator.entry([(n, 4), (5, 4)]) for n in (3, 2)]
+    number = found.number(entries[0])
+    assert found.number(entries[0]) == number
+    with pytest.raises(LimitError, match="this process has made 1 operators of XLA") as refused:
+        found.number(entries[1])
+    assert "in: test_dense for inputs [(2, 4), (5, 4)]" in str(refused.value)
+    assert found.words(number, 3).startswith(
+        "BoundsError: test_dense has no record of a failed call with the code 3."
+    )
+    assert found.words(number + 1, 3) == "an operator failed with the code 3, and is gone meanwhile"
 
 
 def test_what_is_not_compiled() -> None:
