@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorad.codegen.runtime.c_entry import CEntry
 from tensorad.errors import BindError, DTypeError, MissingPackageError, ShapeError
 from tensorad.interop import xla
 from tensorad.interop.operators import Derived, Operator
@@ -236,9 +237,22 @@ def _lowered(context: Any, *values: Any, operator: Operator) -> Any:
     if not is_native:
         return _called_back(context, *values, operator=operator)
     entry = operator.entry(shapes)
-    context.module_context.add_keepalive(entry)
+    context.module_context.add_keepalive(_Kept(entry))
     number = {"entry": mlir.i64_attr(xla.targets().number(entry))}
     return ffi.ffi_lowering(TARGET, backend_config=number)(context, *values)
+
+
+class _Kept:
+    """A function of C, for executables that call it."""
+
+    def __init__(self, entry: CEntry) -> None:
+        self._entry = entry
+
+    def __reduce__(self) -> str:
+        raise BindError(
+            f"compiled code that calls {self._entry.name} belongs to this process.",
+            hint="save what the code is made of, and compile it where it runs.",
+        )
 
 
 def _refused(context: Any, *values: Any, operator: Operator) -> Any:

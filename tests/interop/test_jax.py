@@ -18,6 +18,7 @@ from tests.interop.operators import CASES, Case, dense
 
 jax: Any = pytest.importorskip("jax", reason="jax is not installed")
 import jax.numpy as jnp  # noqa: E402
+from jax.experimental import serialize_executable  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 
 from tensorad.errors import (  # noqa: E402
@@ -69,27 +70,42 @@ def test_derivatives_by_check_grads(name: str) -> None:
     check_grads(f, given, order=2, modes=["fwd", "rev"])
 
 
+def _total(f: Callable[..., Any], *rest: Any) -> Callable[[Any], Any]:
+    """A number of the first argument."""
+    return lambda x: sum([jnp.sin(y).sum() for y in _several(f(x, *rest))])
+
+
+def _rows_of(x: Any) -> Any:
+    return jnp.stack([x, x * 1.1, x * 0.9])
+
+
+def _plain(f: Callable[..., Any], x: Any, *rest: Any) -> Any:
+    """What must come out of `_ways`, by one transformation of the function of JAX."""
+    total = _total(f, *rest)
+    values, grads = jax.vmap(lambda r: (f(r, *rest), jax.grad(total)(r)))(_rows_of(x))
+    return {
+        "value": jax.tree.map(lambda y: y[0], values),
+        "grad": grads[0],
+        "vmap": values,
+        "grad of rows": grads,
+        "scan": grads,
+        "checkpoint": grads[0],
+    }
+
+
 def _ways(f: Callable[..., Any], every: bool, x: Any, *rest: Any) -> Any:
-    """Of a function of arrays what transformations of JAX make of it: those named, or all."""
+    """Of a function of arrays what transformations of JAX make of it: those of `_plain`, or all."""
+    total, rows, along = _total(f, *rest), _rows_of(x), jnp.cos(x)
 
-    def total(x: Any) -> Any:
-        return sum([jnp.sin(y).sum() for y in _several(f(x, *rest))])
-
-    rows = jnp.stack([x, x * 1.1, x * 0.9])
-    along = jnp.cos(x)
-
-    def step(c: Any, row: Any) -> Any:
-        return c + total(row * c), total(row)
-
-    def over_rows(x: Any) -> Any:
-        return jax.lax.scan(step, 1.0, rows * x)[0]
+    def over_rows(rows: Any) -> Any:
+        return jax.lax.scan(lambda c, row: (c + total(row), None), 0.0, rows)[0]
 
     found = {
         "value": f(x, *rest),
         "grad": jax.grad(total)(x),
         "vmap": jax.vmap(lambda r: f(r, *rest))(rows),
         "grad of rows": jax.vmap(jax.grad(total))(rows),
-        "scan": jax.value_and_grad(over_rows)(x),
+        "scan": jax.grad(over_rows)(rows),
         "checkpoint": jax.grad(jax.checkpoint(total))(x),
     }
     if every:
@@ -111,7 +127,9 @@ def test_it_equals_the_operator_of_jax(name: str) -> None:
     own, given = _of_floats(f, case)
     other, _ = _of_floats(partial(case.reference, jnp), case)
     every = name in ("gathered", "several")
-    found, expected = [jax.jit(partial(_ways, g, every))(*given) for g in (own, other)]
+    plain = partial(_ways, other, True) if every else partial(_plain, other)
+    found, expected = [jax.jit(g)(*given) for g in (partial(_ways, own, every), plain)]
+    assert found.keys() == expected.keys()
     for way in expected:
         jax.tree.map(
             partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-11, err_msg=way),
@@ -197,6 +215,8 @@ def test_compiled_code_keeps_what_it_calls() -> None:
     f = op(case.outputs, case.inputs, "test_kept")
     compiled = jax.jit(f).lower(*case.arrays).compile()
     expected = np.asarray(case.reference(jnp, *map(jnp.asarray, case.arrays)))
+    with pytest.raises(BindError, match="compiled code that calls test_kept belongs to this proc"):
+        serialize_executable.serialize(compiled)
     del f, case
     jax.clear_caches()
     gc.collect()
