@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tensorad.levels import dual_level as dual_level
     from tensorad.levels import make_dual as make_dual
     from tensorad.levels import unpack_dual as unpack_dual
+    from tensorad.program import Fn as Fn
     from tensorad.program import Function as Function
     from tensorad.program import Module as Module
     from tensorad.program import Operator as Operator
@@ -200,7 +201,7 @@ _HOME: Final = {
     "tensorad.ir.tensor": "Tensor",
     "tensorad.levels": "dual_level make_dual unpack_dual",
     "tensorad.program": (
-        "Function Module Operator Ref checkpoint checkpoint_sequential cond custom_rule fn "
+        "Fn Function Module Operator Ref checkpoint checkpoint_sequential cond custom_rule fn "
         "for_loop foreign function grad gradient hessian hvp jacfwd jacobian jacrev jit jvp keep "
         "linear_transpose linearize match module no_grad ref register_gradient register_tree scan "
         "switch tree_map value_and_grad variant vjp while_loop"

@@ -29,6 +29,10 @@ class DefinitionError(UserError, ValueError):
     """A compute, axis or reduction is put together wrongly."""
 
 
+class NoValueError(DefinitionError):
+    """Python needs a value of what has none while a formula is written down."""
+
+
 class ShapeError(UserError, ValueError):
     """Shapes, ranks or sizes do not fit."""
 

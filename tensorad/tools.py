@@ -14,17 +14,27 @@ from tensorad.counting import Work
 from tensorad.display.explain_adjoints import AdjointsExplanation, adjoints_explanation
 from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.explaining import Explanation
+from tensorad.ir.records import is_record
 from tensorad.ir.reference import interpret as reference
 from tensorad.ir.tensor import Tensor
 from tensorad.program import Function, Module, module
+from tensorad.program.calling.arguments import as_result
 from tensorad.program.compiled_programs import Example
+from tensorad.program.data.instances import Instance, opened
 from tensorad.program.derivatives import target_of
 from tensorad.program.forms import is_function
 from tensorad.program.gradients import COUNTED, Wanted, how_collected
-from tensorad.program.points import Argnums, check_argnums, check_floats, check_positions
+from tensorad.program.points import (
+    Argnums,
+    check_argnums,
+    check_arrays,
+    check_floats,
+    check_positions,
+)
 from tensorad.program.sides import leaf_text
 from tensorad.program.traces import Program
-from tensorad.program.trees import flatten
+from tensorad.program.trees import flatten, unflatten
+from tensorad.program.values import as_tensor
 from tensorad.sparse import SparseJacobian
 
 Anything = Callable[..., Any]
@@ -42,7 +52,8 @@ def gradcheck(y: Any, *args: Any, **options: Any) -> Any:
         y: gradcheck(y, wrt, order=1, ...): float tensors and those to differentiate by, see
             `tensorad.checking.gradcheck`, which has all options.
             gradcheck(f, *example, order=1, ...): a function of trees, at these arguments (the
-            derivatives are checked there, by each float array and number among them).
+            derivatives are checked there, by each float array and number among them, also in
+            values of data types).
     Returns:
         True, or with `report=True` a `GradReport`.
     Raises:
@@ -52,7 +63,7 @@ def gradcheck(y: Any, *args: Any, **options: Any) -> Any:
     """
     if not is_function(y):
         return gradients.gradcheck(y, *args, **options)
-    example = _example(y, args)
+    example = _example(*_with_open_values(y, args))
     program = example.program
     wrt = [p for p in program.parameters if p.dtype.is_float]
     if not wrt:
@@ -67,8 +78,31 @@ def gradcheck(y: Any, *args: Any, **options: Any) -> Any:
             where=", ".join([f"{t.name} : {leaf_text(t)}" for t in program.results]) or None,
             hint="integers and booleans have no derivative: convert with .astype('float32').",
         )
-    return gradients.gradcheck(
-        list(program.results), wrt, arrays=example.values, sizes=example.sizes, **options
+    ys = [t for t in program.results if not is_record(t.dtype)]
+    return gradients.gradcheck(ys, wrt, arrays=example.values, sizes=example.sizes, **options)
+
+
+def _with_open_values(f: Anything, args: tuple[Any, ...]) -> tuple[Anything, tuple[Any, ...]]:
+    """The function of the floats of values of data types, in the place of these."""
+    flat = flatten(args, "args")
+    values = {n: opened(v) for n, v in enumerate(flat.leaves) if isinstance(v, Instance)}
+    if not values:
+        return f, args
+
+    def of_floats(*args: Any) -> Any:
+        rest = iter(flatten(args).leaves)
+        leaves: list[Any] = []
+        for n, path in enumerate(flat.paths):
+            if n not in values:
+                leaves.append(next(rest))
+                continue
+            floats, made = values[n]
+            leaves.append(as_tensor(made([next(rest) for _ in floats]), path))
+        return f(*unflatten(flat.structure, leaves))
+
+    own = [values[n][0] if n in values else v for n, v in enumerate(flat.leaves)]
+    return Function(of_floats, (), target_of(f, "gradcheck").name), tuple(
+        unflatten(flat.structure, own)
     )
 
 
@@ -179,7 +213,7 @@ def interpret(tensors: Any, *args: Any, **options: Any) -> Any:
     example = _example(tensors, args)
     program = example.program
     found = reference.interpret(list(program.results), example.values, example.sizes, **options)
-    return program.tree(found)
+    return program.tree([as_result(v) for v in found])
 
 
 def measure_performance(outputs: Any, *args: Any, **options: Any) -> float:
@@ -239,7 +273,9 @@ class SparseDerivative:
         check_positions(self._target, self._argnums, len(args), self._title)
         for n in self._argnums:
             name = self._target.path(n)
-            check_floats(self._title, self._target, flatten(args[n], name), name)
+            flat = flatten(args[n], name)
+            check_arrays(self._title, self._target, [flat])
+            check_floats(self._title, self._target, flat, name)
         example = self._function.example(*args)
         program = example.program
         if program not in self._made:

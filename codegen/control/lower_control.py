@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorad.codegen.control.carries import Around, copy_of, is_dynamic
+from tensorad.codegen.control.counts import count_of, products_in, scalar, telling
 from tensorad.codegen.control.in_place import (
     InPlace,
     Updates,
@@ -56,7 +57,6 @@ from tensorad.ir.reference.verify import verify_control
 from tensorad.ir.tensor import (
     Block,
     Branch,
-    Compute,
     Control,
     FunctionCall,
     Loop,
@@ -94,10 +94,6 @@ def lower_tree(
     while len(routines) < len(lowering.called):  # those of definitions may call more
         routines.append(lowering.routine([*lowering.called][len(routines)]))
     return LoopProgram(tuple(given), results, nodes, tuple(routines))
-
-
-def _scalar(name: str, body: Expr) -> Tensor:
-    return outputs(Compute(name, (), (body,), ""))[0]
 
 
 @dataclass(frozen=True)
@@ -210,10 +206,10 @@ class _Lowering:
                 (handle,) = op.operands
                 return [Inside(t, handle, op.variant, k) for k, t in enumerate(outputs(op))]
             case Recursion():
-                return self.activation(op)
+                return self.activation(op, given)
         raise InternalError(f"{type(op).__name__} has no loops")
 
-    def activation(self, op: Recursion) -> list[Node]:
+    def activation(self, op: Recursion, given: Given) -> list[Node]:
         """A call of a definition; sums that it adds to begin here if nobody else's do."""
         self.called.setdefault(op.definition)
         made = outputs(op)
@@ -221,7 +217,9 @@ class _Lowering:
         sums = tuple([made[k] for k in totals_of(op.definition)])
         for t in sums:
             nodes += [Place(t, self.totals[t])] if t in self.totals else self.over(zero(t), t, ())
-        return [*nodes, Activate(op.definition, op.operands, made, sums)]
+        told, sizes = self.told(dict.fromkeys(op.sizes), given)
+        values = tuple([sizes.get(e, e) for e in op.sizes])
+        return [*told, *nodes, Activate(op.definition, op.operands, made, values, sums)]
 
     def block(
         self, op: Control, n: int, operands: Sequence[Tensor], kept: Sequence[Saved], given: Given
@@ -260,16 +258,28 @@ class _Lowering:
         index, *operands = op.operands
         last = len(op.blocks) - 1
         body = call("maximum", cast(read(index, ()), INT64), int_const(0))
-        chosen = _scalar(f"{op.name}_arm", call("minimum", body, int_const(last)))
+        chosen = scalar(f"{op.name}_arm", call("minimum", body, int_const(last)))
         spare = {s: buffer(s.name, s.shape, s.inner.dtype) for s in kept}
         arms = []
         for n in range(len(op.blocks)):
             nodes = self.block(op, n, operands, kept, given)
             others = [s for s in kept if s.block != n]
-            arms.append((*nodes, *[Place(outputs(s)[0], spare[s]) for s in others]))
+            rows = [Reserve(spare[s]) for s in others if is_dynamic(spare[s])]
+            arms.append((*nodes, *rows, *[Place(outputs(s)[0], spare[s]) for s in others]))
         if isinstance(index.op, Tag) and len(arms) == len(index.op.record.variants):
             return [Choose(index, tuple(arms))]  # it is in range
         return [*self.formulas([chosen], given), Choose(chosen, tuple(arms))]
+
+    def told(
+        self, formulas: Iterable[Expr], given: Given
+    ) -> tuple[list[Node], dict[Expr, LocalSize]]:
+        """Sizes with the values of formulas of sizes, numbers and sizes themselves apart."""
+        asked = [e for e in formulas if not isinstance(e, (Const, Size))]
+        counts = [scalar("size", e) for e in asked]
+        loops = [telling("size", t) for t in counts]
+        return [*self.formulas(counts, given), *loops], {
+            e: loop.trips for e, loop in zip(asked, loops, strict=True)
+        }
 
     def routine(self, definition: Definition) -> Routine:
         """What calls of a definition run."""
@@ -288,7 +298,9 @@ class _Lowering:
         adding = [(image.get(block.results[k], block.results[k]), t) for k, t in totals.items()]
         nodes = self.sequence(wanted, known, delivered=wanted, adding=adding)
         made = tuple([results[k] for k in range(len(results))])
-        return Routine(definition, given, made, tuple(nodes), tuple(totals.values()))
+        first, products = self.told(products_in(nodes, definition.sizes), known)
+        added = tuple(totals.values())
+        return Routine(definition, given, made, (*first, *nodes), products, added)
 
     def loop(self, op: Loop, kept: Sequence[Saved], given: Given) -> list[Node]:
         body = Body.of(op, kept, self.delivered)
@@ -313,7 +325,7 @@ class _Lowering:
             *[Place(t, s, op.counter) for t, s in body.rows],
         ]
         test, condition = self.test(op, body, known)
-        count, counted = _count(op, own_trips)
+        count, counted = count_of(op, own_trips)
         delivered = [t for t in wanted if t.op not in updates and t not in taken]
         by_loop: dict[Op, list[int]] = {}
         for t, o in taken.items():
@@ -357,21 +369,6 @@ class _Lowering:
         if not isinstance(condition.op, FORMULAS):
             condition = copy_of(condition)
         return self.sequence([condition], given), condition
-
-
-def _count(op: Loop, own_trips: bool) -> tuple[Tensor | Expr | None, list[Tensor]]:
-    """How often a loop runs, if that is known before; formulas that it needs."""
-    if op.count is not None:
-        if op.count.dtype is INT64:
-            return op.count, []
-        count = _scalar(f"{op.name}_count", cast(read(op.count, ()), INT64))
-    elif own_trips:
-        return None, []
-    elif isinstance(op.trips, (Const, Size)):
-        return op.trips, []
-    else:
-        count = _scalar(f"{op.name}_count", op.trips)
-    return count, [count]
 
 
 def _runs(op: Loop) -> bool:

@@ -51,6 +51,7 @@ SERIAL, PARALLEL = 0, 1
 PLACE, ROW, EXCHANGE, LOAD, BEGIN, UNTIL, ADVANCE, UNLESS, ASSIGN = range(2, 11)
 JUMP, ARM, SAME, ODD, LAST, WITHIN, RESERVE, PYTHON = range(11, 19)
 MAKE, FILL, INSIDE_RECORD, SWITCH, CALL, RETURN, GROW, EMPTY, MARK, RELEASE = range(19, 29)
+KEEP, FOLLOW = 29, 30
 """Kinds of steps: kernels, what `codegen/threads/control_ir.py` does, and from MAKE on what
 `codegen/threads/activations_ir.py` does."""
 

@@ -187,11 +187,13 @@ class _Run:
         self.clear([t for t in n.results if t not in n.totals])
         r = self.routines[n.definition]
         given = [self.buffer(t) for t in (*n.operands, *n.results)]
-        before, placed = self.buffers, self.placed
+        values = [self.value(e) for e in n.sizes]
+        before, placed, scalars = self.buffers, self.placed, self.scalars
         self.buffers = dict(zip((*r.params, *r.results), given, strict=True))
         self.placed = dict.fromkeys(self.buffers)
+        self.scalars = {**scalars, **dict(zip(n.definition.sizes, values, strict=True))}
         self.nodes(r.nodes)
-        self.buffers, self.placed = before, placed
+        self.buffers, self.placed, self.scalars = before, placed, scalars
 
     def call(self, n: CallPython) -> None:
         given = [np.array(self.buffer(t), dtype=str(t.dtype)) for t in n.reads]

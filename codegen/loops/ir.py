@@ -316,12 +316,14 @@ class Activate:
     """The nodes of a definition, run on operands; its results are stored in these tensors.
 
     Attributes:
+        sizes: the values of the definition's sizes: sizes or numbers.
         totals: those of the results that it is added to in place.
     """
 
     definition: Definition
     operands: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
+    sizes: tuple[Expr, ...] = ()
     totals: tuple[Tensor, ...] = ()
 
 
@@ -332,6 +334,8 @@ class Routine:
     Attributes:
         params: lie where the operands of a call do.
         results: lie where the results of a call do; each is stored once.
+        products: the sizes that the first nodes give the values of products of extents which are
+            made of the definition's sizes: what tensors need memory by.
         totals: those of the results that have values before, to which is added.
     """
 
@@ -339,6 +343,7 @@ class Routine:
     params: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
     nodes: tuple[Node, ...]
+    products: Mapping[Expr, LocalSize] = field(default_factory=dict)
     totals: tuple[Tensor, ...] = ()
 
 

@@ -169,14 +169,18 @@ class _Printer:
             self.line(0, f"{self.tensor(n.tensor)} lies in {self.tensor(n.handle)}.{part}")
         else:
             given, made = [", ".join(map(self.tensor, ts)) for ts in (n.operands, n.results)]
+            sizes = ", ".join([self.expr(e, 0) for e in n.sizes])
+            at = f" at [{sizes}]" if sizes else ""
             sums = ", ".join(map(self.tensor, n.totals))
             adding = f", added to {sums}" if sums else ""
-            self.line(0, f"{made} = {n.definition.name}({given}){adding}")
+            self.line(0, f"{made} = {n.definition.name}({given}){at}{adding}")
 
     def routine(self, r: Routine, comments: Mapping[Kernel, Sequence[str]]) -> None:
         """The nodes of a definition, with its params and results."""
         given, made = [", ".join(map(self.tensor, ts)) for ts in (r.params, r.results)]
-        self.line(0, f"define {r.definition.name}({given}) -> {made}:")
+        sizes = ", ".join([self.expr(e, 0) for e in r.definition.sizes])
+        at = f" at [{sizes}]" if sizes else ""
+        self.line(0, f"define {r.definition.name}({given}){at} -> {made}:")
         self.inner(r.nodes, comments)
 
     def repeat(self, n: Repeat, comments: Mapping[Kernel, Sequence[str]]) -> None:

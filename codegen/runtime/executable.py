@@ -383,7 +383,7 @@ class Executable:
             words=list(now),
         )
         error = self.error(told)
-        if step in self._table.taking:
+        if step in self._table.taking or told.code == block.OUT_OF_MEMORY:
             frame.release_chunks()
         raise error
 
@@ -402,7 +402,7 @@ class Executable:
             return too_deep(table.taking[f.step], f.depth, f.allowed)
         if f.code == block.OUT_OF_MEMORY:
             reserved = table.reserved[f.step]
-            return too_large(reserved, dict(zip(reserved.words, f.words)), f.allowed)
+            return too_large(reserved, dict(zip(reserved.words, f.words)), f.allowed, f.depth)
         kernel, loops, words = table.where[f.step]
         check = checks_of(kernel)[f.code - 1]
         return out_of_bounds(check, f.value, f.extent, loops, dict(zip(words, f.words)))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tensorad.codegen.loops.ir import Activate, Check, Make, Repeat
 from tensorad.codegen.runtime.step_table import Reserved, Word
-from tensorad.errors import BoundsError, LimitError
+from tensorad.errors import BoundsError, LimitError, counted
 from tensorad.ir.analysis.sizes import bytes_text
 from tensorad.ir.arrays.indexing import as_given
 from tensorad.ir.expr import LocalSize
@@ -46,11 +46,26 @@ def out_of_bounds(
     )
 
 
-def too_large(reserved: Reserved, values: Mapping[Word, int], limit: int) -> LimitError:
-    """Memory for a row per iteration would exceed the limit."""
+def too_large(
+    reserved: Reserved, values: Mapping[Word, int], limit: int, depth: int = 0
+) -> LimitError:
+    """Memory for a row per iteration, or for an array of a call of a definition, would exceed the
+    limit.
+
+    Args:
+        depth: calls of definitions that have not ended.
+    """
     t, loop, _ = reserved
     local = [s for s in sizes_in(*map(dim_expr, t.shape)) if isinstance(s, LocalSize)]
     known = "".join([f", {s.label} = {values[s]:,}" for s in local])
+    if depth and loop is None:
+        return LimitError(
+            f"the arrays of {counted(depth, 'call')} that {'has' if depth == 1 else 'have'} not "
+            f"ended exceed {bytes_text(limit)}.",
+            where=f"{t.name} : {t.dtype} {format_shape(t.shape)}{known}",
+            hint="have the recursion end earlier, pass smaller arrays, or raise the limit with the "
+            "environment variable TENSORAD_MAX_BYTES.",
+        )
     place = "" if loop is None else f" at {loop.source}"
     return LimitError(
         f"what the loop{place} stores of its iterations exceeds {bytes_text(limit)}.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping, Sequence
 from threading import get_ident
 from typing import Any, Final
@@ -24,9 +25,12 @@ class PythonCall:
 
     def __init__(self, node: CallPython, slots: Sequence[int], words: Mapping[Size, int]) -> None:
         """`slots`: where the addresses of what is read and written are; `words`: sizes' values."""
-        self._node = node
-        self._slots = list(slots)
-        self._words = dict(words)
+        self._run = node.run
+        self._views = [_View(t, n) for t, n in zip((*node.reads, *node.writes), slots, strict=True)]
+        self._n_reads = len(node.reads)
+        self._n_slots = max(slots, default=0) + 1
+        self._words = {} if all(v.shape is not None for v in self._views) else dict(words)
+        self._n_words = max(self._words.values(), default=0) + 1
         self._errors: dict[int, BaseException] = {}
         self._called = _CALL(self._call)
 
@@ -43,12 +47,14 @@ class PythonCall:
 
     def _call(self, slots: int, sizes: int) -> int:
         try:
-            values: dict[Expr, int] = {s: _word(sizes, n) for s, n in self._words.items()}
-            tensors = (*self._node.reads, *self._node.writes)
-            pairs = zip(tensors, self._slots, strict=True)
-            arrays = [_view(t, _word(slots, n), values) for t, n in pairs]
-            given, made = arrays[: len(self._node.reads)], arrays[len(self._node.reads) :]
-            results = self._node.run([a.copy() for a in given], [a.shape for a in made])
+            values: dict[Expr, int] = {}
+            if self._words:
+                words = _words(sizes, self._n_words)
+                values = {s: words[n] for s, n in self._words.items()}
+            addresses = _words(slots, self._n_slots)
+            arrays = [v.at(addresses[v.slot], values) for v in self._views]
+            given, made = arrays[: self._n_reads], arrays[self._n_reads :]
+            results = self._run([a.copy() for a in given], [a.shape for a in made])
             for whole, result in zip(made, results, strict=True):
                 whole[...] = result
         except BaseException as error:  # noqa: BLE001  # whatever it is, it leaves the call
@@ -57,16 +63,30 @@ class PythonCall:
         return 0
 
 
-def _word(address: int, n: int) -> int:
-    return ctypes.c_int64.from_address(address + 8 * n).value
+def _words(address: int, count: int) -> ctypes.Array[ctypes.c_int64]:
+    """Some 64-bit integers in memory."""
+    return (ctypes.c_int64 * count).from_address(address)
 
 
-def _view(t: Tensor, address: int, values: Mapping[Expr, int]) -> Array:
-    """The elements of a tensor where they lie."""
-    dtype: np.dtype[Any] = np.dtype(str(t.dtype))
-    shape = shape_values(t.shape, values)
-    count = int(np.prod(shape, dtype=np.int64))
-    if not count:
-        return np.empty(shape, dtype)
-    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
-    return np.ndarray(shape, dtype, memory)  # type: ignore[arg-type]  # a buffer, too
+class _View:
+    """A tensor's elements where they lie.
+
+    Attributes:
+        shape: if it is the same in each call.
+    """
+
+    def __init__(self, t: Tensor, slot: int) -> None:
+        self._extents = t.shape
+        self.slot = slot
+        self._dtype: np.dtype[Any] = np.dtype(str(t.dtype))
+        is_known = all(isinstance(n, int) for n in t.shape)
+        self.shape = shape_values(t.shape, {}) if is_known else None
+
+    def at(self, address: int, values: Mapping[Expr, int]) -> Array:
+        """The elements, which begin at an address."""
+        shape = self.shape if self.shape is not None else shape_values(self._extents, values)
+        count = math.prod(shape)
+        if not count:
+            return np.empty(shape, self._dtype)
+        memory = (ctypes.c_char * (count * self._dtype.itemsize)).from_address(address)
+        return np.ndarray(shape, self._dtype, memory)  # type: ignore[arg-type]  # a buffer, too

@@ -1,4 +1,7 @@
-"""How a record lies in memory: its variant's number, then its fields; and records in rows."""
+"""How a record lies in memory: its variant's number, then its fields; and records in rows.
+
+A field of which only the run tells how large it is lies elsewhere: the record has its address.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ from tensorad.codegen.loops.scratch import ALIGNMENT, buffer
 from tensorad.errors import BindError, DTypeError
 from tensorad.ir.analysis.sizes import bytes_of, fixed_bytes, shape_values
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import Expr
+from tensorad.ir.expr import Expr, LocalSize
+from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Field, RecordType, Variant, is_record
 from tensorad.ir.reference.records import Record, Value
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.tensor import Tensor, dim_expr
 
 WORD: Final = 8
 """Bytes of a handle, of the variant's number, and what small fields are aligned to."""
@@ -47,7 +51,7 @@ def layout_of(variant: Variant, sizes: Mapping[Expr, int]) -> RecordLayout:
     for f in variant.fields:
         step = _alignment(f)
         offsets.append(-(-end // step) * step)
-        end = offsets[-1] + bytes_of(field_tensor(f), sizes)
+        end = offsets[-1] + (WORD if lies_apart(f) else bytes_of(field_tensor(f), sizes))
     step = alignment_of(variant)
     return RecordLayout(tuple(offsets), -(-end // step) * step)
 
@@ -121,8 +125,15 @@ def alignment_of(variant: Variant) -> int:
     return max([WORD, *[_alignment(f) for f in variant.fields]])
 
 
+def lies_apart(f: Field) -> bool:
+    """Whether only the run tells how large a field is."""
+    return any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, f.shape)))
+
+
 def _alignment(f: Field) -> int:
     """Arrays begin at a cache line if they may fill one."""
+    if lies_apart(f):
+        return WORD
     known = fixed_bytes(field_tensor(f))
     return ALIGNMENT if known is None or known >= ALIGNMENT else WORD
 

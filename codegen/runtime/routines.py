@@ -8,6 +8,7 @@ import numpy as np
 
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.ir import Routine
+from tensorad.codegen.loops.run_sizes import Products
 from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.runtime.arena import Array, plan_arena
 from tensorad.codegen.runtime.lifetimes import find_buffers
@@ -42,7 +43,8 @@ class RoutineCode:
         self.slots = slots
         self.n_dynamic = len(buffers.dynamic)
         heap = {t: -2 * (n + 1) for n, t in enumerate(buffers.dynamic)}
-        self.scope = Scope(slots, heap, block.GROW)
+        products = Products(dict.fromkeys(routine.definition.sizes), routine.products)
+        self.scope = Scope(slots, heap, block.GROW, products)
         self.releases = not any(is_record(t.dtype) for t in routine.results)
 
 

@@ -25,16 +25,15 @@ from tensorad.codegen.loops.ir import (
     Settle,
     all_nodes,
 )
+from tensorad.codegen.loops.run_sizes import NO_PRODUCTS, Products, and_more, at_most, unknown
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.runtime.python_calls import PythonCall
-from tensorad.codegen.runtime.record_layout import RecordPart, alignment_of
-from tensorad.errors import BuildError, InternalError
+from tensorad.codegen.runtime.record_layout import RecordPart, alignment_of, lies_apart
+from tensorad.errors import InternalError
 from tensorad.ir.expr import Const, Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Definition, is_record
-from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
-from tensorad.simplify.index.extremes import extremes_in_loops
-from tensorad.simplify.index.linear import linear_form
+from tensorad.ir.tensor import Shape, Tensor, dim_expr
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -78,15 +77,18 @@ class Scope:
     """Where tensors and words are that steps use: those of a call, or of an activation."""
 
     def __init__(
-        self, slots: Mapping[Tensor, int], heap: Mapping[Tensor, int], reserve: int = block.RESERVE
-    ) -> None:
+        self, slots: Mapping[Tensor, int], heap: Mapping[Tensor, int], reserve: int = block.RESERVE,
+        products: Products = NO_PRODUCTS,
+    ) -> None:  # fmt: skip
         """No words yet.
 
         Args:
             heap: where the words of tensors begin of which only the run tells the size.
             reserve: the kind of step that has memory for them.
+            products: extents that a call of a definition tells.
         """
         self.slots, self.heap, self.reserve = slots, heap, reserve
+        self.products = products
         self.words: list[Word] = []
         self._numbers: dict[Word, int] = {}
 
@@ -147,7 +149,7 @@ class StepTable:
         for r, scope in routines:
             self._scope = scope
             entries.append(len(self._rows))
-            self._told = dict.fromkeys(_told_by(r.definition))
+            self._told = dict.fromkeys(r.definition.sizes)
             self._nodes(r.nodes)
             self._step(block.RETURN)
         self._land(*ends)
@@ -205,24 +207,34 @@ class StepTable:
         match n:
             case Inside(tensor=t, handle=h):
                 place = self._word(0 if n.variant is None else RecordPart(n.variant, n.number))
-                self._step(block.INSIDE_RECORD, self._slots[t], self._slots[h], place)
+                is_apart = n.variant is not None and lies_apart(n.variant.fields[n.number])
+                kind = block.FOLLOW if is_apart else block.INSIDE_RECORD
+                self._step(kind, self._slots[t], self._slots[h], place)
             case Make(handle=h):
                 variant = n.dtype.variants[n.tag]
                 self.taking[len(self._rows)] = n
                 whole = self._word(RecordPart(variant))
                 self._step(block.MAKE, self._slots[h], whole, n.tag, alignment_of(variant))
                 for k, t in enumerate(n.fields):
-                    self._check_known(t)
-                    place, size = self._word(RecordPart(variant, k)), self._word(t)
-                    self._step(block.FILL, self._slots[h], place, self._slots[t], size)
+                    place = self._word(RecordPart(variant, k))
+                    if lies_apart(variant.fields[k]):
+                        whole, first, _, second = self._elements(t, t.shape, 0)
+                        size = whole, first, second
+                        self.taking[len(self._rows)] = n
+                        self._step(block.KEEP, self._slots[h], place, self._slots[t], *size)
+                    else:
+                        self._step(block.FILL, self._slots[h], place, self._slots[t], self._word(t))
             case Activate():
                 passed = [self._slots[t] for t in (*n.operands, *n.results)]
                 self.taking[len(self._rows)] = n
                 number = self._definitions[n.definition]
-                sizes = _told_by(n.definition)
                 inside = self._scopes[n.definition]
-                pairs = [w for s in sizes for w in (self._word(s), inside.word(s))]
-                self._step(block.CALL, number, len(passed), *passed, len(sizes), *pairs)
+                pairs = [
+                    w
+                    for s, value in zip(n.definition.sizes, n.sizes, strict=True)
+                    for w in (self._word(_as_word(value)), inside.word(s))
+                ]
+                self._step(block.CALL, number, len(passed), *passed, len(n.sizes), *pairs)
 
     def _kernel(self, kernel: Kernel) -> None:
         compiled, tensors = self._compiled[kernel]
@@ -329,18 +341,23 @@ class StepTable:
         heap = self._scope.heap
         if t not in heap:
             return
-        first, beside = _and_more(t.shape[0])
-        shape, more = (first, *map(_at_most, t.shape[1:])), more + beside
-        local = [n for n in shape if isinstance(n, LocalSize)]
+        whole, first, more, second = self._elements(t, t.shape, more)
+        self.reserved[len(self._rows)] = Reserved(t, self._filled.get(t), self._scope.words)
+        self._step(self._scope.reserve, self._slots[t], heap[t], whole, first, more, second)
+
+    def _elements(self, t: Tensor, shape: Shape, more: int) -> tuple[int, int, int, int]:
+        """The words of a shape of t's: bytes, first factor, what is added to it, second factor."""
+        own, shape = self._scope.products.of(shape)
+        if shape:
+            first, beside = and_more(shape[0])
+            shape, more = (first, *map(at_most, shape[1:])), more + beside
+        local = [n for n in shape if isinstance(n, LocalSize)] + ([] if own is None else [own])
         rest = [n for n in shape if not isinstance(n, LocalSize)]
         self._check_known(buffer(t.name, rest, t.dtype))
         if len(local) > 2:
-            raise _unknown(t)
-        first, second = [*[self._word(n) for n in local], *[self._word(1)] * 2][:2]
-        whole = self._word(buffer(t.name, rest, t.dtype))
-        self.reserved[len(self._rows)] = Reserved(t, self._filled.get(t), self._scope.words)
-        kind = self._scope.reserve
-        self._step(kind, self._slots[t], heap[t], whole, first, more, second)
+            raise unknown(t)
+        words = [*[self._word(n) for n in local], *[self._word(1)] * 2]
+        return self._word(buffer(t.name, rest, t.dtype)), words[0], more, words[1]
 
     def _apart(self, t: Tensor, known: Told) -> tuple[Tensor, LocalSize | int]:
         """A tensor as large as a row without the extent that only the run tells, and this.
@@ -348,40 +365,18 @@ class StepTable:
         Args:
             known: the sizes that are told before the rows are filled.
         """
-        own = [n for n in t.shape if isinstance(n, LocalSize)]
-        if len(own) > 1 or any(n not in known for n in own):
-            raise _unknown(t)
-        rest = buffer(t.name, [n for n in t.shape if not isinstance(n, LocalSize)], t.dtype)
+        product, shape = self._scope.products.of(t.shape)
+        own = [n for n in shape if isinstance(n, LocalSize)]
+        if len(own) + (product is not None) > 1 or any(n not in known for n in own):
+            raise unknown(t)
+        rest = buffer(t.name, [n for n in shape if not isinstance(n, LocalSize)], t.dtype)
         self._check_known(rest)
+        own += [] if product is None else [product]
         return rest, own[0] if own else 1
 
     def _check_known(self, t: Tensor) -> None:
         if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):
-            raise _unknown(t)
-
-
-def _and_more(extent: Dim) -> tuple[Dim, int]:
-    """A size that only the run tells, apart from what is added to it."""
-    form = linear_form(dim_expr(extent))
-    if list(form.terms.values()) == [1]:
-        (size,) = form.terms
-        if isinstance(size, LocalSize):
-            return size, form.constant
-    return _at_most(extent), 0
-
-
-def _at_most(extent: Dim) -> Dim:
-    """A size, or one that is as large as the extent gets while counters go on."""
-    if isinstance(extent, (int, LocalSize)):
-        return extent
-    most = extremes_in_loops(extent).hi
-    return extent if most is None else dim_of(most)
-
-
-def _told_by(definition: Definition) -> list[LocalSize]:
-    """Extents of params that only the run tells: each activation has its own."""
-    found = sizes_in(*[dim_expr(n) for p in definition.params for n in p.shape])
-    return [s for s in found if isinstance(s, LocalSize)]
+            raise unknown(t)
 
 
 def _gives_records(n: Node) -> bool:
@@ -394,12 +389,3 @@ def _as_word(e: Expr | None) -> Word:
     if not isinstance(e, Size):
         raise InternalError(f"{e} is no size")
     return e
-
-
-def _unknown(t: Tensor) -> BuildError:
-    return BuildError(
-        f"{t.name} has the shape {format_shape(t.shape)}, which only the run of a loop tells.",
-        where=t.described,
-        hint="let tensors inside of loops have shapes that do not depend on counters; a condition "
-        "on an index may.",
-    )

@@ -155,6 +155,7 @@ entry:
     i64 {block.CALL}, label %call_step i64 {block.RETURN}, label %return
     i64 {block.GROW}, label %grow i64 {block.EMPTY}, label %empty
     i64 {block.MARK}, label %mark i64 {block.RELEASE}, label %release
+    i64 {block.KEEP}, label %keep_array i64 {block.FOLLOW}, label %follow
   ]
 mark:
   {word_text("mc", 0, "sizes")}
@@ -269,6 +270,37 @@ move:
   store i64 %got, ptr %ownp
   store i64 %size, ptr %cap.at
   store i64 %got, ptr %gsp
+  ret i64 %next
+keep_array:
+  {word_text("kh", 0, "slots")}
+  {word_text("ko", 1, "sizes")}
+  {word_text("ks", 2, "slots")}
+  {word_text("kb", 3, "sizes")}
+  {word_text("ka", 4, "sizes")}
+  {word_text("kc", 5, "sizes")}
+  %rest = mul i64 %ka, %kc
+  %array = mul i64 %rest, %kb
+  %there = call i64 @bump(ptr %call, ptr %records, i64 %array, i64 {ALIGNMENT})
+  %full = icmp eq i64 %there, 0
+  br i1 %full, label %wrong, label %kept
+kept:
+  %khp2 = inttoptr i64 %kh to ptr
+  %holder = load ptr, ptr %khp2
+  {field("%link", "%holder", "%ko")}
+  store i64 %there, ptr %link
+  %copy = inttoptr i64 %there to ptr
+  %original = inttoptr i64 %ks to ptr
+  %copied1 = call ptr @memcpy(ptr %copy, ptr %original, i64 %array)
+  ret i64 %next
+follow:
+  {word_text("ft", 0, "slots")}
+  {word_text("fr", 1, "slots")}
+  {word_text("fl", 2, "sizes")}
+  %frp2 = inttoptr i64 %fr to ptr
+  %linked = load ptr, ptr %frp2
+  {field("%linkp", "%linked", "%fl")}
+  %target1 = load i64, ptr %linkp
+  store i64 %target1, ptr %ftp
   ret i64 %next
 wrong:
   ret i64 -1

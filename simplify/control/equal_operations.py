@@ -205,6 +205,8 @@ class _Blocks(Numbering):
             self.parts.append((op.carries, op.scanned, op.reverse, trips, op.count is None))
             self.sizes[op.counter] = ("counter", len(self.sizes))
             self.counters[op.counter] = None
+        if isinstance(op, Recursion):
+            self.parts.append(self.expressions(op.sizes))
         if tells_trips(op):
             self.sizes[op.trips] = ("trips", len(self.sizes))
         found = [

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorad.ir.analysis.blocks import ops_between
+from tensorad.ir.expr import Expr
 from tensorad.ir.records import Definition, Recursion
 from tensorad.ir.tensor import Control, Tensor, outputs
 from tensorad.simplify.control.levels import Around, Saves, at_one_level, values_of
 
-Call = tuple[Definition, tuple[Tensor, ...]]
+Call = tuple[Definition, tuple[Tensor, ...], tuple[Expr, ...]]
 """A definition and what it is called with."""
 
 
@@ -25,9 +26,9 @@ def share_saving_calls(results: Sequence[Tensor], given: Sequence[Tensor]) -> li
         def shared(
             op: Control, saves: Saves, around: Around, more: dict[Call, Recursion] = longest
         ) -> Sequence[Tensor]:
-            if not isinstance(op, Recursion) or (op.definition, op.operands) not in more:
+            if not isinstance(op, Recursion) or _call(op) not in more:
                 return values_of(op, saves)
-            other = more[op.definition, op.operands]
+            other = more[_call(op)]
             return outputs(other)[: len(outputs(op))]
 
         changed = at_one_level(found, given, shared)
@@ -44,8 +45,12 @@ def _longest(results: Sequence[Tensor], given: Sequence[Tensor]) -> dict[Call, R
     for op in calls:
         base = op.definition.extends
         while base is not None:
-            key = (base, op.operands)
+            key = _call(op, base)
             if key not in more or len(more[key].names) < len(op.names):
                 more[key] = op
             base = base.extends
-    return {key: more[key] for op in calls if (key := (op.definition, op.operands)) in more}
+    return {key: more[key] for op in calls if (key := _call(op)) in more}
+
+
+def _call(op: Recursion, definition: Definition | None = None) -> Call:
+    return definition or op.definition, op.operands, op.sizes

@@ -42,7 +42,7 @@ def bound_adjoints(
         inputs = derivation_inputs(op, rules)
         inner.update(dict.fromkeys(inputs))
         if any(t in moving for t in inputs):
-            moving.update(dict.fromkeys([t for t in outputs(op) if t.dtype.is_float]))
+            moving.update(dict.fromkeys([t for t in outputs(op) if t.dtype.is_differentiable]))
     named = [t for t in dict.fromkeys((*values, *wrt)) if t in moving and t not in passed]
     found = {y: head for y, head in heads.items() if y in moving and y not in inner}
     others = [t for t in named if t not in found]

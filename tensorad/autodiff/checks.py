@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tensorad.autodiff.control.records import tangent_dtype
+from tensorad.autodiff.local.records import tangent_dtype
 from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import to_dtype
@@ -21,6 +21,11 @@ def check_output(y: object) -> None:
             f"only a tensor can be differentiated, got {type(y).__name__}.",
             hint="pass the tensor that compute returned, or a list of tensors.",
         )
+    if is_record(y.dtype):
+        raise DTypeError(
+            f"{y.name} is of the data type {y.dtype}: there are no arrays of its derivatives.",
+            hint="use vjp with a head, or jvp; or differentiate what is computed of its fields.",
+        )
     if not y.dtype.is_float:
         raise DTypeError(
             f"{y.name} has dtype {y.dtype}: integers and booleans have no derivative.",
@@ -29,7 +34,10 @@ def check_output(y: object) -> None:
 
 
 def check_outputs(y: object) -> Tensor | list[Tensor]:
-    """A float tensor, or several distinct tensors with a float one among them."""
+    """A float tensor or a value of a data type with floats, or several distinct tensors with one
+    among them."""
+    if isinstance(y, Tensor) and y.dtype.is_differentiable:
+        return y
     if not isinstance(y, (list, tuple)):
         check_output(y)
         return y  # type: ignore[return-value]  # checked
@@ -39,7 +47,7 @@ def check_outputs(y: object) -> Tensor | list[Tensor]:
                 f"only tensors can be differentiated, got {type(t).__name__}.",
                 hint="pass the tensors that compute returned.",
             )
-    if not any(t.dtype.is_float for t in y):
+    if not any(t.dtype.is_differentiable for t in y):
         raise GradError(
             "there is no float tensor among the outputs.",
             hint="integers and booleans have no derivative.",

@@ -30,6 +30,8 @@ from tensorad.autodiff.local.flows import (
 )
 from tensorad.autodiff.local.linear import InMode, Term, body_terms, times
 from tensorad.autodiff.local.overrides import Override, Rules, check_override
+from tensorad.autodiff.local.record_gradients import as_derivative
+from tensorad.autodiff.local.records import added
 from tensorad.autodiff.local.scan_forms import scatter_scan, traced_scan
 from tensorad.autodiff.local.scans import tangent_scan
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
@@ -133,7 +135,7 @@ def jvp(
         )
     given, batch = directions(tangents)
     rules = check_override(override)
-    floats = [t for t in ys if t.dtype.is_float]
+    floats = [t for t in ys if t.dtype.is_differentiable]
     along = dict(tangents)
     if check_fw_mode(fw_mode) is False:
         results = _by_heads(floats, given, override)
@@ -154,7 +156,7 @@ def _by_heads(
 
     The heads are tensors like the outputs; what values they have does not matter.
     """
-    heads = [copy_of(y) for y in ys]
+    heads = [as_derivative(y) if is_record(y.dtype) else copy_of(y) for y in ys]
     adjoints = vjp(ys, list(given), heads, override=override)
     tangents = [store(a, f"d{x.name}") for x, a in given.items()]
     return vjp(adjoints, heads, tangents)
@@ -268,6 +270,9 @@ class Push:
         """A given direction of an intermediate is added to what reaches it."""
         if t not in self.given:
             return tangent
+        if is_record(t.dtype):
+            parts = [store(a, f"d{t.name}") for a in (self.given[t], tangent)]
+            return whole(added(*parts))
         axes = compute_axes((*self.batch, *t.shape))
         own = self.given[t].at(axes)
         return Adjoint(axes, add(own, cast(tangent.at(axes), own.dtype)))

@@ -45,7 +45,7 @@ from tensorad.autodiff.control.heads import (
 )
 from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import opened, zeros_like
-from tensorad.autodiff.control.records import RecordSums
+from tensorad.autodiff.control.record_flows import RecordSums
 from tensorad.autodiff.counting.contribution_points import points_per_contribution
 from tensorad.autodiff.heads import seeds
 from tensorad.autodiff.local.box import Box
@@ -60,6 +60,7 @@ from tensorad.autodiff.local.flows import (
 )
 from tensorad.autodiff.local.linear import InMode, Term, body_terms
 from tensorad.autodiff.local.overrides import Rules
+from tensorad.autodiff.local.records import check_no_batch
 from tensorad.autodiff.local.scan_forms import scatter_scan
 from tensorad.autodiff.local.scans import Heads as ScanHeads
 from tensorad.autodiff.local.scans import reverse_sweep
@@ -287,6 +288,7 @@ class Sweep:
         stored = {t: variable(a, f"d{t.name}") for t, a in found.items() if a is not None}
         if not stored or not any(d in self.active for d in rule.deps):
             return
+        check_no_batch(rule.made[0].op, self.batch, [d for d in rule.deps if d in self.active])
         heads = [stored.get(t) for t in rule.made]
         parts = rule.all_adjoints(heads, self.batch, transposed, self._so_far)
         for d, part in zip(rule.deps, parts, strict=True):
@@ -295,11 +297,10 @@ class Sweep:
 
     def _so_far(self, t: Tensor) -> Tensor | None:
         """The sum of what a tensor's adjoint has received by now."""
-        target = self.targets.get(t)
-        if target is None:
+        if t not in self.targets:
             return None
         name = f"d{t.name}_so_far"
-        now = self.kind(t, self.batch, list(target.contributions))
+        now = self.kind(t, self.batch, list(self.targets[t].contributions))
         adjoint = now.finish(name, True, Uses(0, False))
         return None if adjoint is None else store(adjoint, name)
 
@@ -307,8 +308,7 @@ class Sweep:
         if is_record(t.dtype):
             self.records.receive(t, store(seed, f"d{t.name}"))
             return
-        own = compute_axes(t.shape)
-        self._push(t, given(seed, own))
+        self._push(t, given(seed, compute_axes(t.shape)))
 
     def _push(self, tensor: Tensor, contribution: Contribution) -> None:
         if tensor not in self.targets:

@@ -9,6 +9,7 @@ from tensorad.batching.level import Level
 from tensorad.ir.arrays.elementwise import compute_axes, formula
 from tensorad.ir.arrays.prefix import prefix_scan
 from tensorad.ir.arrays.scan_outputs import last_states, scan_results
+from tensorad.ir.arrays.told_sizes import tell
 from tensorad.ir.combiner import max_combiner, set_combiner, sum_combiner
 from tensorad.ir.dtypes import INT64, DType, to_dtype
 from tensorad.ir.expr import (
@@ -30,9 +31,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.functions import Function, Partials, apply
 from tensorad.ir.tensor import (
-    Block,
     Dim,
-    Loop,
     Placeholder,
     Scan,
     Scatter,
@@ -57,17 +56,9 @@ def like(t: Tensor, shape: Shape) -> Tensor:
 
 def told(count: Tensor, label: str) -> tuple[LocalSize, Tensor]:
     """A size with the value of a 0-d int64 tensor (0 if that is negative), and the tensor again:
-    who reads this one comes after the size has its value.
-
-    It is a loop that does nothing so many times, which takes no time.
-    """
+    who reads this one comes after the size has its value."""
     size = local_size(label)
-    param = like(count, ())
-    loop = Loop(
-        (count.name,), (count,), (Block((param,), (param,)),), source="",
-        counter=local_size("t", size), trips=size, carries=1, count=count,
-    )  # fmt: skip
-    return size, outputs(loop)[0]
+    return size, tell(size, count)
 
 
 @cache

@@ -8,10 +8,12 @@ from typing import Any
 
 from tensorad import topi
 from tensorad.autodiff import vjp
+from tensorad.autodiff.local.record_gradients import has_gradient
 from tensorad.ir.analysis.blocks import ops_between, tells_trips
 from tensorad.ir.arrays.elementwise import compute_axes, elementwise
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import read
+from tensorad.ir.records import is_record, same_record
 from tensorad.ir.tensor import (
     Block,
     CallRule,
@@ -79,19 +81,23 @@ def copies(tensors: Tensors) -> list[Tensor]:
     """Tensors that nobody else reads: derivatives by these are by them alone."""
     made: list[Tensor] = []
     for t in tensors:
+        if is_record(t.dtype):
+            made.append(same_record(t, t.name))
+            continue
         axes = compute_axes(t.shape)
         made += outputs(Compute(t.name, axes, (read(t, axes),)))
     return made
 
 
 def pulled_back(ys: Tensors, wrt: Tensors, heads: Tensors) -> list[Tensor | None]:
-    """The adjoints of tensors, None for those that are no floats; a y may be there twice."""
+    """The adjoints of tensors, None for those that have none; a y may be there twice."""
     joined: dict[Tensor, Tensor] = {}
     for y, h in zip(ys, heads, strict=True):
         joined[y] = elementwise("add", joined[y], h) if y in joined else h
-    floats = [t for t in wrt if t.dtype.is_float]
-    made = vjp(list(joined), floats, list(joined.values())) if floats else []
-    found = dict(zip(floats, made, strict=True))
+    is_batch = any(h.ndim > y.ndim for y, h in joined.items())  # nobody asks by values then
+    smooth = [t for t in wrt if has_gradient(t.dtype) and not (is_batch and is_record(t.dtype))]
+    made = vjp(list(joined), smooth, list(joined.values())) if smooth else []
+    found = dict(zip(smooth, made, strict=True))
     return [found.get(t) for t in wrt]
 
 

@@ -235,24 +235,30 @@ class _Implicit:
         batch = live[0].shape[: live[0].ndim - live[1].ndim]
         whole = [zeros_like(t, batch) if h is None else h for h, t in zip(heads, made, strict=True)]
         w = self._solved(op, whole, transposed=True)
-        rest = copies(op.operands[len(made) :])
+        rest = copies(self._rest(op))
         values = self.kind.residual(self.program, copies(made), rest)
-        return [*[None] * len(made), *pulled_back(values, rest, [-t for t in w])]
+        found = [*[None] * len(made), *pulled_back(values, rest, [-t for t in w])]
+        return [*found, *[None] * (len(op.operands) - len(found))]
 
     def tangents(self, op: FunctionCall, tangents: MaybeTensors) -> MaybeTensors:
         made = outputs(op)
-        rest = copies(op.operands[len(made) :])
-        given = zip(rest, tangents[len(made) :], strict=True)
+        rest = copies(self._rest(op))
+        given = zip(rest, tangents[len(made) : len(made) + len(rest)], strict=True)
         along = {t: d for t, d in given if d is not None}
         if not along:
             return [None] * len(made)
         values = self.kind.residual(self.program, copies(made), rest)
         return self._solved(op, [-t for t in jvp(list(values), along)], transposed=False)
 
+    def _rest(self, op: FunctionCall) -> Tensors:
+        """The operands that the function reads; others are constants that its formulas made."""
+        count = len(outputs(op))
+        return op.operands[count : count + len(self.program.reads)]
+
     def _solved(self, op: FunctionCall, b: Tensors, *, transposed: bool) -> Tensors:
         """The solution of a system of dF/dx at the solution."""
         made = outputs(op)
-        rest = op.operands[len(made) :]
+        rest = self._rest(op)
         if self.system.method == "lu":
             packing = Packing.of(made)
             (v,) = copies([packing.pack(made)])

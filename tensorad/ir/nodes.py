@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, NoReturn
 
 import numpy as np
 
-from tensorad.errors import DefinitionError
+from tensorad.errors import DefinitionError, NoValueError
 from tensorad.ir.dtypes import DType, to_dtype
 from tensorad.ir.hooks import Hook
 from tensorad.ir.node import Node, both_sides
@@ -115,7 +115,7 @@ class Expr(Node):
         return operator.call("ne", self, other)
 
     def __bool__(self) -> NoReturn:
-        raise DefinitionError(
+        raise NoValueError(
             "an expression has no truth value while the formula is being written.",
             where=str(self),
             hint="use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; "
@@ -123,7 +123,7 @@ class Expr(Node):
         )
 
     def _no_number(self, name: str) -> NoReturn:
-        raise DefinitionError(
+        raise NoValueError(
             f"{name} needs a number, but this is an expression of the formula.",
             where=str(self),
             hint="use the functions of tensorad (ta.exp, ta.round, .astype) inside a formula.",

@@ -4,7 +4,9 @@ A record has one of the variants of its type, and a value for each field of the 
 tensor of the type is a handle of it; records are never changed, so equal handles are equal values.
 They are told apart by a branch by their tag, whose blocks use the fields of one variant each.
 These operations have no effects: a program with them is data flow like any other. What a definition
-uses are its params, constants, and sizes that are extents of its params.
+uses are its params, constants, sizes that are extents of its params, and the sizes that calls give
+it: those may have other values in each call, and so may shapes of params, results and fields of
+records that are made of them.
 """
 
 from __future__ import annotations
@@ -15,8 +17,21 @@ from typing import Any, NamedTuple
 
 from tensorad.errors import DefinitionError, InternalError
 from tensorad.ir.dtypes import INT64, DType
+from tensorad.ir.expr import Expr, LocalSize
 from tensorad.ir.source import source_line
-from tensorad.ir.tensor import Block, Control, Placeholder, Shape, Tensor, outputs
+from tensorad.ir.tensor import (
+    Block,
+    CallRule,
+    Control,
+    FunctionCall,
+    Placeholder,
+    Shape,
+    Tensor,
+    dim_expr,
+    dim_of,
+    outputs,
+)
+from tensorad.ir.visit import substitute_all
 
 
 class Field(NamedTuple):
@@ -42,7 +57,10 @@ class RecordType(DType):
 
     _variants: tuple[Variant, ...] | None
     _make: Callable[[], Sequence[Variant]] | None
+    _is_ready: bool
+    """Whether its variants can be made at any time."""
     _holds_floats: bool | None
+    _holds_functions: bool | None
     derived: dict[object, Any]
     """What is derived of it, by what was asked for."""
 
@@ -51,7 +69,9 @@ class RecordType(DType):
         assert isinstance(self, RecordType)
         self._variants = None
         self._make = None
+        self._is_ready = False
         self._holds_floats = None
+        self._holds_functions = None
         self.derived = {}
         return self
 
@@ -79,12 +99,33 @@ class RecordType(DType):
     def is_differentiable(self) -> bool:
         """Whether a record may hold a float.
 
-        So it is where that is asked before the variants are known, and stays: what was derived
+        So it is where that is asked before the variants can be known, and stays: what was derived
         since goes by it.
         """
         if self._holds_floats is None:
             self._holds_floats = self._may_hold_floats()
         return self._holds_floats
+
+    @property
+    def holds_functions(self) -> bool:
+        """Whether a value of a declared type may hold a function, at any depth."""
+        if self._holds_functions is None:
+            self._holds_functions = self._is_ready and any(
+                f.dtype.is_function for t in self._declared() for v in t.variants for f in v.fields
+            )
+        return self._holds_functions
+
+    def _declared(self) -> list[RecordType]:
+        """The type and those of its fields, at any depth, that can be asked for variants."""
+        found: dict[RecordType, None] = {}
+        stack = [self]
+        while stack:
+            at = stack.pop()
+            if at not in found and at._is_ready:
+                found[at] = None
+                inner = [f.dtype for v in at.variants for f in v.fields]
+                stack += [d for d in inner if isinstance(d, RecordType)]
+        return list(found)
 
     def _may_hold_floats(self) -> bool:
         seen: dict[RecordType, None] = {}
@@ -94,21 +135,27 @@ class RecordType(DType):
             if dtype in seen:
                 continue
             seen[dtype] = None
-            if dtype._holds_floats is not None or dtype._variants is None:
+            known = dtype.variants if dtype._is_ready else dtype._variants
+            if dtype._holds_floats is not None or known is None:
                 dtype._holds_floats = dtype._holds_floats is not False
                 if dtype._holds_floats:
                     return True
                 continue
-            for f in [f for v in dtype._variants for f in v.fields]:
+            for f in [f for v in known for f in v.fields]:
                 if f.dtype.is_float:
                     return True
                 if isinstance(f.dtype, RecordType):
                     stack.append(f.dtype)
         return False
 
-    def later(self, make: Callable[[], Sequence[Variant]]) -> RecordType:
-        """Have the variants made when they are asked for."""
+    def later(self, make: Callable[[], Sequence[Variant]], *, is_ready: bool = False) -> RecordType:
+        """Have the variants made when they are asked for.
+
+        Args:
+            is_ready: whether that may be at any time; otherwise nothing asks for what they hold.
+        """
         self._make = make
+        self._is_ready = is_ready
         return self
 
     def complete(self, variants: Sequence[Variant]) -> RecordType:
@@ -195,6 +242,8 @@ class Definition:
         extends: a definition whose results are the first of these.
         totals: numbers of results that are sums of what calls inside give and of more, in any
             order: each addend may be added where the sum lies.
+        sizes: to which each call gives values; those with an extent are below it.
+        origin: the definition it is a derivative of, or saves for; None if of none.
     """
 
     def __init__(
@@ -204,10 +253,14 @@ class Definition:
         types: Sequence[Field],
         extends: Definition | None = None,
         totals: Sequence[int] = (),
+        sizes: Sequence[LocalSize] = (),
+        origin: Definition | None = None,
     ) -> None:
         self.name = name
+        self.origin = origin
         self.extends = extends
         self.totals = tuple(totals)
+        self.sizes = tuple(sizes)
         self.params = tuple(params)
         self.types = tuple(types)
         self.derived: dict[object, Any] = {}
@@ -256,13 +309,31 @@ class Definition:
 
 @dataclass(frozen=True, eq=False)
 class Recursion(Control):
-    """The results of a definition on the operands: a call that stays one."""
+    """The results of a definition on the operands: a call that stays one.
+
+    Attributes:
+        sizes: the values of the definition's sizes, by what is known around the call.
+    """
 
     definition: Definition = field(kw_only=True)
+    sizes: tuple[Expr, ...] = field(default=(), kw_only=True)
 
     @property
     def results(self) -> tuple[Tensor, ...]:
-        return stand_ins(self.definition.types)
+        types = self.definition.types
+        return stand_ins([f._replace(shape=self.here(f.shape)) for f in types])
+
+    def here(self, shape: Shape) -> Shape:
+        """A shape of the definition's with the sizes of this call."""
+        return at_sizes(shape, self.definition.sizes, self.sizes)
+
+
+def at_sizes(shape: Shape, sizes: Sequence[LocalSize], values: Sequence[Expr]) -> Shape:
+    """A shape with values for some sizes."""
+    if all(a is b for a, b in zip(sizes, values, strict=True)):
+        return shape
+    given: dict[Expr, Expr] = dict(zip(sizes, values, strict=True))
+    return tuple(map(dim_of, substitute_all([dim_expr(n) for n in shape], given)))
 
 
 def inject(dtype: RecordType, tag: int, fields: Sequence[Tensor], name: str = "") -> Tensor:
@@ -272,12 +343,16 @@ def inject(dtype: RecordType, tag: int, fields: Sequence[Tensor], name: str = ""
 
 
 def recursion(
-    definition: Definition, operands: Sequence[Tensor], source: str | None = None
-) -> tuple[Tensor, ...]:
+    definition: Definition, operands: Sequence[Tensor], source: str | None = None,
+    sizes: Sequence[Expr] = (),
+) -> tuple[Tensor, ...]:  # fmt: skip
     """The results of a call."""
     names = tuple([t.name for t in definition.types])
     where = source_line() if source is None else source
-    return outputs(Recursion(names, tuple(operands), (), source=where, definition=definition))
+    op = Recursion(
+        names, tuple(operands), (), source=where, definition=definition, sizes=tuple(sizes)
+    )
+    return outputs(op)
 
 
 def tag_of(handle: Tensor) -> Tensor:
@@ -290,6 +365,20 @@ def fields_of(handle: Tensor, tag: int) -> tuple[Tensor, ...]:
     assert isinstance(handle.dtype, RecordType), "the operand is a handle"
     names = tuple([f.name for f in handle.dtype.variants[tag].fields])
     return outputs(Fields(names, (handle,), (), source="", tag=tag)) if names else ()
+
+
+def same_record(
+    handle: Tensor, name: str, function: str = "same", rule: CallRule | None = None
+) -> Tensor:
+    """The same handle as another tensor: what is differentiated by it is by nothing else.
+
+    Args:
+        function: what the call that returns it is called; `rule`: its derivative.
+    """
+    (own,) = stand_ins([Field(name, (), handle.dtype)])
+    block = Block((own,), (own,))
+    op = FunctionCall((name,), (handle,), (block,), source="", function=function, rule=rule)
+    return outputs(op)[0]
 
 
 def definitions_in(controls: Sequence[Control]) -> list[Definition]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tensorad.errors import DefinitionError, DTypeError, LimitError, ShapeError
-from tensorad.ir.dtypes import BOOL, WEAK_FLOAT, WEAK_INT, DType
+from tensorad.ir.dtypes import BOOL, DType
 from tensorad.ir.expr import size_var
 from tensorad.ir.tensor import Dim, Placeholder, Shape, Tensor, outputs
 from tensorad.language.formulas import tensors_of
@@ -25,6 +24,15 @@ from tensorad.language.terms import (
     Operator,
     Program,
 )
+from tensorad.language.type_values import (
+    Declared,
+    Either,
+    either,
+    has_changed,
+    is_function_value,
+    mapped_types,
+    type_of_number,
+)
 from tensorad.language.types import (
     DTYPE_NAMES,
     FunctionText,
@@ -39,19 +47,12 @@ from tensorad.language.types import (
     same_shapes,
     type_text,
 )
-from tensorad.language.values import Cell, Closure, Derived, Env, Tagged, Value, mapped
+from tensorad.language.values import Cell, Closure, Derived, Env, Tagged, Value
 from tensorad.process import deep_calls
-from tensorad.program.values import alone, dtype_of, promoted
+from tensorad.program.values import alone, promoted
 
 MOST_KINDS: Final = 16
 """Calls of a function inside of each other whose types differ; types may double each time."""
-
-
-@dataclass(frozen=True)
-class Declared:
-    """A function value of which only the type is known."""
-
-    text: FunctionText
 
 
 class _NeedsResult(DefinitionError):
@@ -157,7 +158,7 @@ class _Checker(Machine[TensorType]):
     def atom(self, a: Atom, env: Env) -> Value:
         """Numbers are of weak types."""
         value = super().atom(a, env)
-        return _type_of_number(value) if isinstance(value, (bool, int, float)) else value
+        return type_of_number(value) if isinstance(value, (bool, int, float)) else value
 
     def type_of(self, value: Any) -> tuple[DType, Shape]:
         """Dtype and shape."""
@@ -167,13 +168,15 @@ class _Checker(Machine[TensorType]):
 
     def shown(self, value: Value) -> str:
         """What a value is, for errors."""
+        if isinstance(value, Either):
+            return self.shown(value.options[0])
         if isinstance(value, (SumType, Declared)):
             return str(value) if isinstance(value, SumType) else type_text(value.text)
         return super().shown(value)
 
     def leaf(self, value: Value, title: str) -> Any:
         """A tensor."""
-        if isinstance(value, (SumType, Declared)):
+        if isinstance(value, (SumType, Declared, Either)):
             raise DTypeError(
                 f"{title} takes tensors and numbers, got {self.shown(value)}.",
                 hint="take a field, or what a reference holds.",
@@ -186,7 +189,7 @@ class _Checker(Machine[TensorType]):
             is_other = isinstance(t, NamedText) and t.name in self.program.sums
             fits = isinstance(t, NamedText) and (not is_other or t.name == value.name)
             return (value,) if fits else None
-        if isinstance(value, Declared):
+        if isinstance(value, (Declared, Either)):
             return (value,) if isinstance(t, (FunctionText, NamedText)) else None
         return super().fitted(t, value, meanings)
 
@@ -200,11 +203,14 @@ class _Checker(Machine[TensorType]):
 
     def callable(self, value: Value) -> Value:
         """A function value, or its type."""
-        return value if isinstance(value, Declared) else super().callable(value)
+        return value if isinstance(value, (Declared, Either)) else super().callable(value)
 
     def apply(self, function: Value, args: tuple[Value, ...]) -> Value:
         """A call, once for each kind of arguments."""
         f = self.callable(function)
+        if isinstance(f, Either):
+            makers = [lambda own=own: self.apply(own, args) for own in f.options]
+            return self.all_joined(makers, "the functions that data choose")
         if isinstance(f, Declared):
             meanings: dict[str, Any] = {}
             pairs = enumerate(zip(f.text.params, args, strict=True))
@@ -236,7 +242,7 @@ class _Checker(Machine[TensorType]):
 
     def has_cells(self, args: tuple[Value, ...]) -> bool:
         """Whether a call may write to what it is given."""
-        return any(isinstance(a, (Cell, Closure)) for a in args)
+        return any(isinstance(a, (Cell, Closure, Either)) for a in args)
 
     def recursive(self, f: Closure, args: tuple[Value, ...], key: tuple[Any, Any, Any]) -> Value:
         """The type of a call inside of the same call."""
@@ -258,6 +264,8 @@ class _Checker(Machine[TensorType]):
             return value.tag, tuple(map(self.key, value.fields))
         if isinstance(value, Closure):
             return value.function, value.env
+        if isinstance(value, Either):
+            return tuple(map(self.key, value.options))
         if isinstance(value, Cell):
             return "ref", value
         return value
@@ -292,7 +300,7 @@ class _Checker(Machine[TensorType]):
         if all(a.dtype.is_weak for a in args):
             number = folded(term.name, [1.0 if a.dtype.is_float else 1 for a in args])
             if number is not None:
-                return _type_of_number(number)
+                return type_of_number(number)
         options = dict(term.options)
         return self.primitive(lambda some: applied(term.name, some, options), args)
 
@@ -335,10 +343,8 @@ class _Checker(Machine[TensorType]):
                 return TensorType(dtype, a.shape)
         elif self.sum_of(a) is not None and self.sum_of(a) == self.sum_of(b):
             return SumType(str(self.sum_of(a)))
-        elif isinstance(a, (Closure, Derived, Declared)) and isinstance(
-            b, (Closure, Derived, Declared)
-        ):
-            return a
+        elif is_function_value(a) and is_function_value(b):
+            return either(a, b)
         elif isinstance(a, Cell) and isinstance(b, Cell):
             self.joined(self.read(a), self.read(b), what)
             return a
@@ -388,7 +394,7 @@ class _Checker(Machine[TensorType]):
         while True:
             own = Env(env, dict(zip(names, carried, strict=True)))
             if term.counter is not None:
-                own.values[term.counter] = _type_of_number(0)
+                own.values[term.counter] = type_of_number(0)
             if term.test is not None:
                 found = self.block(term.test, Env(env, dict(own.values)))
                 if not isinstance(found, TensorType) or found.dtype is not BOOL or found.shape:
@@ -403,7 +409,7 @@ class _Checker(Machine[TensorType]):
                 )
             after = (made,) if len(names) == 1 else made
             joined = self.joined(carried, after, "carries before and after the body")
-            if joined == carried or not _has_changed(joined, carried):
+            if joined == carried or not has_changed(joined, carried):
                 return one_or_all(carried)
             carried = joined
 
@@ -421,26 +427,3 @@ class _Checker(Machine[TensorType]):
             )
         found = one_or_all([mapped_types(a) for a in args])
         return found if f.kind == "grad" else (y, found)
-
-
-def mapped_types(value: Value) -> Value:
-    """The type of an adjoint."""
-
-    def leaf(v: Any) -> Any:
-        if isinstance(v, TensorType) and v.dtype.is_float:
-            return TensorType(alone(v.dtype), v.shape)
-        return v if isinstance(v, SumType) else ()
-
-    return mapped(value, leaf, ())
-
-
-def _has_changed(a: Value, b: Value) -> bool:
-    if isinstance(a, tuple):
-        return any(map(_has_changed, a, b))
-    return isinstance(a, TensorType) and a.dtype is not b.dtype
-
-
-def _type_of_number(value: bool | int | float) -> TensorType:
-    if isinstance(value, bool):
-        return TensorType(BOOL, ())
-    return TensorType(WEAK_INT if dtype_of(value) is WEAK_INT else WEAK_FLOAT, ())

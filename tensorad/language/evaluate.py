@@ -2,97 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from tensorad.errors import DefinitionError, DTypeError, GradError, LimitError, ShapeError
-from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr
+from tensorad.ir.records import is_record, tag_of
 from tensorad.ir.reference.known import Evaluation, current, evaluating, known
 from tensorad.ir.tensor import Compute, Shape, Tensor, outputs
 from tensorad.language.formulas import tensors_of
 from tensorad.language.machine import Machine, one_or_all
 from tensorad.language.operators import applied, arrays_made, folded
+from tensorad.language.residual.calls import Calls
+from tensorad.language.residual.cells import State, TracedCell, held_by, kept_type, traced_cell
+from tensorad.language.residual.chosen import Called, is_chosen
+from tensorad.language.residual.kinds import data_of, is_data
 from tensorad.language.terms import (
     Binding,
-    Block,
     Formula,
     Function,
     If,
     Loop,
+    Match,
     Name,
     Operator,
     Program,
-    free_names,
 )
-from tensorad.language.types import Meaning, TensorText, dtype_named
-from tensorad.language.values import Cell, Closure, Derived, Env, Tagged, Value, leaves, mapped
-from tensorad.program.branches import cond
+from tensorad.language.types import (
+    FunctionText,
+    Meaning,
+    NamedText,
+    TensorText,
+    TypeText,
+    dtype_named,
+)
+from tensorad.language.values import (
+    Cell,
+    Closure,
+    Derived,
+    Env,
+    Tagged,
+    Value,
+    adjoints,
+    leaves,
+    mapped,
+    with_floats,
+)
+from tensorad.program.branches import branched, cond
 from tensorad.program.calls import shape_of
+from tensorad.program.data.instances import Instance
 from tensorad.program.forms import jvp, value_and_grad
 from tensorad.program.loops import for_loop, is_written_out, while_loop
 from tensorad.program.references import frames
-from tensorad.program.references.contents import in_dtype
-from tensorad.program.trees import flatten, register_tree, unflatten
-from tensorad.program.values import alone, as_tensor, dtype_of, is_number, promoted
-
-MOST_BRANCHES: Final = 40
-"""How deep a function is unfolded inside of branches whose conditions are unknown."""
-
-
-class TracedCell(frames.Cell, Cell):
-    """A reference, whose contents the trace knows."""
-
-    def __init__(self, name: str, line: int, held: frames.Held) -> None:
-        frames.Cell.__init__(self, name, f"line {line}", held)
-        self.line = line
-
-
-def _taken_apart(f: Closure) -> tuple[Iterable[Value], object]:
-    """What a function value captures, and the rest of it."""
-    names = _captured(f)
-    meanings = tuple(sorted(f.env.meanings.items(), key=lambda pair: pair[0]))
-    top = f.env
-    while top.outer is not None:
-        top = top.outer
-    return [f.env[n] for n in names], (f.function, tuple(names), meanings, _Same(top))
-
-
-def _put_together(meta: Any, children: Sequence[Value]) -> Closure:
-    function, names, meanings, top = meta
-    own = Env(top.env, dict(zip(names, children, strict=True)), dict(meanings))
-    return Closure(function, own)
-
-
-class _Same:
-    """The names of a program, equal to themselves alone."""
-
-    def __init__(self, env: Env) -> None:
-        self.env = env
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.env is self.env
-
-    def __hash__(self) -> int:
-        return id(self.env)
-
-
-def _captured(f: Closure) -> list[str]:
-    """Names of what a function uses from around it, without functions of the program."""
-    own = f.function
-    found = []
-    for name in free_names(own.block, (own.name, *[n for n, _ in own.params])):
-        env: Env | None = f.env
-        while env is not None and name not in env.values:
-            env = env.outer
-        if env is not None and env.outer is not None:
-            found.append(name)
-    return found
-
-
-register_tree(Closure, _taken_apart, _put_together)
+from tensorad.program.trees import Fixed, unflatten
+from tensorad.program.values import alone, as_tensor, dtype_of, is_number
 
 
 def evaluated(program: Program, name: str, args: Sequence[Value]) -> Value:
@@ -104,7 +69,7 @@ def evaluated(program: Program, name: str, args: Sequence[Value]) -> Value:
     """
     with evaluating(current()) as evaluation:
         run = Evaluator(program, evaluation)
-        return run.apply(run.function(name), tuple(args))
+        return run.apply(run.function(name), tuple([data_of(a, program.data) for a in args]))
 
 
 class Evaluator(Machine[Any]):
@@ -114,31 +79,131 @@ class Evaluator(Machine[Any]):
         super().__init__(program)
         self.evaluation = evaluation
         self.depth = 0
-        self.nested: dict[Function, list[int]] = {}
+        self.made_cells: list[TracedCell] = []
+        self.stays = Calls(self)
+
+    # calls
 
     def apply(self, function: Value, args: tuple[Value, ...]) -> Value:
-        """A call, unfolded.
+        """A call: unfolded, or one that stays.
 
         Raises:
-            LimitError: the function was unfolded too often, or its recursion depends on data.
+            LimitError: the function was unfolded too often.
         """
         f = self.callable(function)
-        if not isinstance(f, Closure):
-            return super().apply(f, args)
-        own = f.function
-        inside = self.nested.setdefault(own, [])
-        if len(set(inside)) > MOST_BRANCHES:
-            raise LimitError(
-                f"{own.name} calls itself under branches whose conditions only data tell.",
-                hint="the depth of a recursion is known when the program is written down: make its "
-                "argument static, or repeat with a loop.",
-            )
-        inside.append(self.depth)
+        if isinstance(f, Tensor):
+            given = [Fixed(a) if type(a) is float else a for a in args]
+            return self.joined(lambda: f(*given))
+        return self.stays.apply(f, args) if isinstance(f, Closure) else super().apply(f, args)
+
+    def called(self, function: Value, args: tuple[Value, ...]) -> Value:
+        """A call of a function that data chose, inside of the branch that tells which it is."""
+        self.depth += 1
         try:
-            with self.evaluation.unfolding(own, own.name):
-                return super().apply(f, args)
+            return self.apply(function, args)
         finally:
-            inside.pop()
+            self.depth -= 1
+
+    def unfolded(self, f: Closure, args: tuple[Value, ...]) -> Value:
+        """The result of a call, written down where it is called."""
+        with self.evaluation.unfolding(f.function, f.function.name):
+            return super().apply(f, args)
+
+    def is_spent(self, code: Function) -> bool:
+        """Whether a function was unfolded as often as it may be."""
+        return self.evaluation.is_spent(code)
+
+    def state(self) -> State:
+        """What references hold, and what was counted so far."""
+        held = {cell: cell.held for cell in self.made_cells}
+        return State(held, replace(self.effects), len(self.evaluation.made))
+
+    def restore(self, state: State) -> None:
+        """Go back to a state."""
+        del self.made_cells[len(state.held) :]
+        for cell, held in state.held.items():
+            cell.held = held
+        self.effects = state.effects
+        del self.evaluation.made[state.made :]
+
+    def held_in(self, state: State, cell: Cell) -> Value:
+        """What a reference held in a state."""
+        held = state.held[traced_cell(cell)]
+        return unflatten(held.structure, held.leaves)
+
+    def cells(self, name: str, line: int, count: int) -> list[TracedCell]:
+        """References that hold nothing so far."""
+        made = [TracedCell(name, line, held_by(name, ())) for _ in range(count)]
+        self.made_cells += made
+        return made
+
+    def fill(self, cell: TracedCell, content: Value) -> None:
+        """Let such a reference hold something first."""
+        cell.held = held_by(cell.name, content)
+
+    # values
+
+    def tagged(self, tag: str, fields: tuple[Value, ...]) -> Tagged:
+        """A value with a tag, which may be a record where data choose it."""
+        made: Tagged = self.program.data.tagged(tag, fields)
+        return made
+
+    def callable(self, value: Value) -> Value:
+        """A function value; one that data choose is a tensor."""
+        if isinstance(value, Called):
+            return value.value
+        return value if is_chosen(value) else super().callable(value)
+
+    def leaf(self, value: Value, title: str) -> Any:
+        """A tensor or a number.
+
+        Raises:
+            DTypeError: it is something else.
+        """
+        if is_chosen(value) or is_data(value) or isinstance(value, (Called, Instance)):
+            raise DTypeError(
+                f"{title} takes tensors and numbers, got {self.shown(value)}.",
+                hint="call a function, or match a value of a sum.",
+            )
+        return super().leaf(value, title)
+
+    def shown(self, value: Value) -> str:
+        """What a value is, for errors."""
+        if is_chosen(value) or isinstance(value, Called):
+            return "a function that data choose"
+        if is_data(value):
+            return f"a value of {self.program.data.sum_of(value.dtype) or value.dtype}"
+        return super().shown(value)
+
+    def fitted(self, t: TypeText, value: Value, meanings: dict[str, Any]) -> tuple[Value] | None:
+        """Functions and tags that data choose by their types."""
+        if is_chosen(value):
+            return (value,) if isinstance(t, (FunctionText, NamedText)) else None
+        if is_data(value):
+            own = self.program.data.sum_of(value.dtype)
+            is_other = isinstance(t, NamedText) and t.name in self.program.sums
+            fits = isinstance(t, NamedText) and (not is_other or t.name == own)
+            return (value,) if fits else None
+        return super().fitted(t, value, meanings)
+
+    def match(self, value: Value, term: Match, env: Env, b: Binding) -> Value:
+        """The case of a tag that is known; otherwise a branch of all cases."""
+        sums = self.program.data
+        if isinstance(value, Instance):
+            value = sums.value(value)
+        if not is_data(value):
+            return super().match(value, term, env, b)
+        tags = sums.names(value.dtype)
+        for tag in tags:
+            self.case_of(term, tag)
+
+        def case(n: int) -> Callable[[], Value]:
+            return lambda: Machine.match(self, sums.opened(value, n), term, env, b)
+
+        sides = {tag: case(n) for n, tag in enumerate(tags)}
+        return self.joined(
+            lambda: branched("match", "match", tag_of(value), sides, (), order=tuple(tags))
+        )
 
     def kept(self, made: Any) -> Any:
         """What was made, remembered; numbers where they are known."""
@@ -192,19 +257,21 @@ class Evaluator(Machine[Any]):
 
     def new_cell(self, name: str, line: int, content: Value) -> Value:
         """A new reference of the trace."""
-        return TracedCell(name, line, _held(name, content))
+        made = TracedCell(name, line, held_by(name, content))
+        self.made_cells.append(made)
+        return made
 
     def read(self, cell: Cell) -> Value:
         """What it holds here."""
-        held = frames.read(_traced(cell))
+        held = frames.read(traced_cell(cell))
         return unflatten(held.structure, held.leaves)
 
     def write(self, cell: Cell, content: Value) -> None:
         """Let it hold something else from here on."""
-        own = _traced(cell)
-        old, new = frames.read(own), _held(cell.name, content)
+        own = traced_cell(cell)
+        old, new = frames.read(own), held_by(cell.name, content)
         if old.structure == new.structure:
-            new = _promoted(cell.name, old, new)
+            new = kept_type(cell.name, old, new)
         frames.write(own, new)
 
     def branch(self, condition: Any, term: If, env: Env, b: Binding) -> Value:
@@ -217,21 +284,8 @@ class Evaluator(Machine[Any]):
         value = known(condition)
         if value is not None:
             return self.block(term.then if value else term.orelse, Env(env, {}))
-        ends: list[Value] = []
-        arms = self.arm(term.then, env, ends), self.arm(term.orelse, env, ends)
+        arms = [lambda own=own: self.block(own, Env(env, {})) for own in (term.then, term.orelse)]
         return self.joined(lambda: cond(condition, *arms))
-
-    def arm(self, block: Block, env: Env, ends: list[Value]) -> Callable[[], Value]:
-        """What a block does, as a function; `ends`: what the blocks before result in."""
-
-        def run() -> Value:
-            made = self.block(block, Env(env, {}))
-            for other in ends:
-                _check_alike(other, made)
-            ends.append(made)
-            return made
-
-        return run
 
     def joined(self, run: Callable[[], Value]) -> Value:
         """What comes out of a branch or a loop."""
@@ -294,11 +348,17 @@ class Evaluator(Machine[Any]):
         """By the derivatives of functions: adjoints are values like the arguments."""
         if f.kind == "jvp":
             return self.pushed(f, args)
+        self.check_known(f.kind, args)
         flat = [as_tensor(v, "x") for v in leaves(args) if self.is_float(v)]
 
         def run(*some: Tensor) -> Tensor:
-            y = self.apply(f.of, _with_floats(args, some, self.is_float))
-            if isinstance(y, (tuple, Closure, Derived, Cell, Tagged)) or shape_of(y):
+            y = self.apply(f.of, with_floats(args, some, self.is_float))
+            if (
+                is_chosen(y)
+                or is_data(y)
+                or isinstance(y, (tuple, Closure, Derived, Cell, Tagged))
+                or shape_of(y)
+            ):
                 raise ShapeError(
                     f"{f.kind} takes a function whose result is one float without axes, got "
                     f"{self.shown(y)}.",
@@ -310,7 +370,7 @@ class Evaluator(Machine[Any]):
             y, found = value_and_grad(run, argnums=tuple(range(len(flat))))(*flat)
         else:
             y, found = run(), ()
-        gradient = one_or_all(_adjoints(args, self.kept(tuple(found)), self.is_float))
+        gradient = one_or_all(adjoints(args, self.kept(tuple(found)), self.is_float))
         return gradient if f.kind == "grad" else (self.kept(y), gradient)
 
     def pushed(self, f: Derived, args: tuple[Value, ...]) -> Value:
@@ -321,6 +381,7 @@ class Evaluator(Machine[Any]):
                 hint="write jvp(f)(x, dx).",
             )
         own, along = args[: len(args) // 2], args[len(args) // 2 :]
+        self.check_known("jvp", own)
         flat = [as_tensor(v, "x") for v in leaves(own) if self.is_float(v)]
         tangents = [
             as_tensor(v, "dx", t.dtype)
@@ -329,13 +390,27 @@ class Evaluator(Machine[Any]):
         result: list[Value] = []
 
         def run(*some: Tensor) -> tuple[Tensor, ...]:
-            result.append(self.apply(f.of, _with_floats(own, some, self.is_float)))
+            result.append(self.apply(f.of, with_floats(own, some, self.is_float)))
             return tuple([as_tensor(v, "y") for v in leaves(result[-1])])
 
         ys, dys = jvp(run, tuple(flat), tuple(tangents))
         rest, moved = iter(self.kept(ys)), iter(self.kept(dys))
         y = mapped(result[-1], lambda v: next(rest))
-        return y, mapped(y, lambda v: _or_unit(next(moved)), ())
+        return y, mapped(y, lambda v: _tangent(v, next(moved)), ())
+
+    def check_known(self, kind: str, args: Value) -> None:
+        """Derivatives are by values whose tags are known.
+
+        Raises:
+            GradError: data choose one.
+        """
+        for v in leaves(args):
+            if is_data(v) and v.dtype.is_differentiable:
+                raise GradError(
+                    f"{kind} is taken by {self.shown(v)}, whose tag data choose.",
+                    hint="take it by the tensors that it is made of; or let it be static in "
+                    "ta.partial_eval, where its tags are known.",
+                )
 
     def is_float(self, v: Any) -> bool:
         """Whether derivatives flow to a leaf."""
@@ -351,82 +426,23 @@ def _called(made: Any, b: Binding) -> Any:
     return made
 
 
-def _or_unit(tangent: Any) -> Any:
-    return () if tangent is None else tangent
+def _tangent(y: Any, tangent: Any) -> Any:
+    """The tangent of a leaf: () of what is no float.
 
-
-def _with_floats(
-    args: tuple[Value, ...], floats: Sequence[Tensor], is_float: Callable[[Any], bool]
-) -> tuple[Value, ...]:
-    rest = iter(floats)
-    return tuple([mapped(a, lambda v: next(rest) if is_float(v) else v) for a in args])
-
-
-def _adjoints(
-    args: tuple[Value, ...], found: Sequence[Tensor], is_float: Callable[[Any], bool]
-) -> list[Value]:
-    rest = iter(found)
-    return [mapped(a, lambda v: next(rest) if is_float(v) else (), ()) for a in args]
+    Raises:
+        GradError: the leaf is a value whose tag data choose.
+    """
+    if tangent is None or not is_record(y.dtype):
+        return () if tangent is None else tangent
+    if is_chosen(y):
+        return ()
+    raise GradError(
+        "jvp goes through a function whose result has a tag that data choose.",
+        hint="match the result inside of the function, and result in tensors.",
+    )
 
 
 def _has_functions(value: Value) -> bool:
     if isinstance(value, tuple):
         return any(map(_has_functions, value))
     return isinstance(value, (Closure, Derived, Tagged))
-
-
-def _check_alike(one: Value, other: Value) -> None:
-    """Data choose tensors.
-
-    Raises:
-        DefinitionError: they choose functions, or tags.
-    """
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        for a, b in zip(one, other, strict=False):
-            _check_alike(a, b)
-    elif isinstance(one, Tagged) and isinstance(other, Tagged):
-        if one.tag != other.tag:
-            raise DefinitionError(
-                f"data choose between a value tagged {one.tag} and one tagged {other.tag}.",
-                hint="match them inside of the blocks, and result in tensors.",
-            )
-        _check_alike(one.fields, other.fields)
-    elif isinstance(one, Closure) and isinstance(other, Closure):
-        a, b = one.function, other.function
-        if a is not b:
-            raise DefinitionError(
-                f"data choose between the functions of lines {a.line} and {b.line}.",
-                hint="call them inside of the blocks, and result in tensors.",
-            )
-
-
-def _traced(cell: Cell) -> TracedCell:
-    assert isinstance(cell, TracedCell), "the evaluator makes no others"
-    return cell
-
-
-def _held(name: str, content: Value) -> frames.Held:
-    flat = flatten(content, name)
-    dtypes = tuple([dtype_of(v) for v in flat.leaves])
-    return frames.Held(tuple(flat.leaves), tuple(flat.paths), flat.structure, dtypes)
-
-
-def _promoted(name: str, old: frames.Held, new: frames.Held) -> frames.Held:
-    """What is written, numbers in the dtype of what they meet.
-
-    Raises:
-        ShapeError, DTypeError: it is of another type than what is there.
-    """
-    changed: dict[int, tuple[Any, DType]] = {}
-    for n, (a, b) in enumerate(zip(old.leaves, new.leaves, strict=True)):
-        one, other = shape_of(a), shape_of(b)
-        dtype = promoted([old.dtypes[n], new.dtypes[n]])
-        if len(one) != len(other) or not all(map(same_dim, one, other)) or dtype is None:
-            kind = DTypeError if dtype is None else ShapeError
-            raise kind(
-                f"the reference {name} holds {alone(old.dtypes[n])}{list(one)}, but is given "
-                f"{alone(new.dtypes[n])}{list(other)}.",
-                hint="a reference holds values of one type.",
-            )
-        changed[n] = (in_dtype(b, new.paths[n], dtype), dtype)
-    return new.with_leaves(changed)

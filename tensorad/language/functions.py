@@ -9,6 +9,8 @@ from tensorad.errors import BindError, DefinitionError, counted
 from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.language import terms
 from tensorad.language.evaluate import evaluated
+from tensorad.language.residual.chosen import is_chosen
+from tensorad.language.residual.data import from_outside, shown
 from tensorad.language.terms import Program, free_names
 from tensorad.language.values import Cell, Closure, Derived, Value
 from tensorad.program.calling.arguments import has_tensors
@@ -71,13 +73,18 @@ class LanguageFunction:
             UserError: a term is applied to what it does not take; the error has its line.
             LimitError: a recursion does not end when the program is written down.
         """
-        if is_tracing() or has_tensors(flatten((args, options)).leaves):
+        if is_tracing():
             return self._on_tensors(*args, **options)
-        return self._compiled(*args, **options)
+        sums = self.program.data
+        given = [from_outside(a, sums) for a in args]
+        named = {n: from_outside(v, sums) for n, v in options.items()}
+        if has_tensors(flatten((given, named)).leaves):
+            return self._on_tensors(*args, **options)
+        return shown(self._compiled(*given, **named), sums)
 
     def trace(self, *args: Any) -> Trace:
         """The program of tensors that a call with these arguments runs."""
-        return self._compiled.trace(*args)
+        return self._compiled.trace(*[from_outside(a, self.program.data) for a in args])
 
     def _on_tensors(self, *args: Any, **options: Any) -> Value:
         try:
@@ -105,7 +112,7 @@ def check_first_order(name: str, value: Value) -> None:
         v, path = stack.pop()
         if isinstance(v, tuple):
             stack += [(part, f"{path}[{n}]") for n, part in enumerate(v)]
-        elif isinstance(v, (Closure, Derived, Cell)):
+        elif isinstance(v, (Closure, Derived, Cell)) or is_chosen(v):
             what = "a reference" if isinstance(v, Cell) else "a function"
             raise DefinitionError(
                 f"{name} results in {what}.",

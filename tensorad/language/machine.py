@@ -51,7 +51,17 @@ from tensorad.language.types import (
     match_tensor,
     type_text,
 )
-from tensorad.language.values import Cell, Closure, Derived, Effects, Env, Tagged, Value, described
+from tensorad.language.values import (
+    Cell,
+    Closure,
+    Derived,
+    Effects,
+    Env,
+    Tagged,
+    TopEnv,
+    Value,
+    described,
+)
 
 Leaf = TypeVar("Leaf")
 MOST_CALLS: Final = 1_500
@@ -69,7 +79,7 @@ class Machine(ABC, Generic[Leaf]):
     def __init__(self, program: Program) -> None:
         self.program = program
         self.tags = program.tags
-        self.top = Env(None, {}, {})
+        self.top = TopEnv(self)
         self.top.values.update({n: Closure(f, self.top) for n, f in program.functions.items()})
         self.store: dict[Cell, Value] = {}
         self.effects = Effects()
@@ -139,7 +149,8 @@ class Machine(ABC, Generic[Leaf]):
             case Inject():
                 return self.inject(term, self.atoms(term.args, env))
             case Derive():
-                return Derived(term.kind, self.callable(self.atom(term.function, env)))
+                of = self.callable(self.atom(term.function, env))
+                return Derived(term.kind, of, self.top)
             case _:
                 return self.computed(term, env, b)
 
@@ -232,7 +243,11 @@ class Machine(ABC, Generic[Leaf]):
         meanings: dict[str, Any] = {}
         pairs = enumerate(zip(wanted, args, strict=True))
         made = [self.checked(t, v, meanings, f"field {n} of {term.tag}") for n, (t, v) in pairs]
-        return Tagged(term.tag, tuple(made))
+        return self.tagged(term.tag, tuple(made))
+
+    def tagged(self, tag: str, fields: tuple[Value, ...]) -> Tagged:
+        """A value with a tag."""
+        return Tagged(tag, fields)
 
     def match(self, value: Value, term: Match, env: Env, b: Binding) -> Value:
         """The case of a value's tag."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 from tensorad.errors import InternalError
@@ -231,6 +232,11 @@ class Program:
         """A function of the program, to be called: see `LanguageFunction`."""
         return callable_of.call(self, name)
 
+    @cached_property
+    def data(self) -> Any:
+        """The sums as data types: see `Sums`."""
+        return data_types.call(self.sums)
+
     @property
     def tags(self) -> dict[str, tuple[str, Alternative]]:
         """For each tag its sum and its alternative."""
@@ -238,6 +244,9 @@ class Program:
 
 
 program_text: Hook[[Program], str] = Hook("tensorad.language.printer")
+data_types: Hook[[Mapping[str, tuple[Alternative, ...]]], Any] = Hook(
+    "tensorad.language.residual.data"
+)
 callable_of: Hook[[Program, str], Any] = Hook("tensorad.language.functions")
 
 

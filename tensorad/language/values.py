@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tensorad.language.terms import Function
@@ -43,6 +43,16 @@ class Env:
         raise KeyError(name)
 
 
+class TopEnv(Env):
+    """The names of a program; `machine`: what runs it."""
+
+    __slots__ = ("machine",)
+
+    def __init__(self, machine: Any) -> None:
+        super().__init__(None, {}, {})
+        self.machine = machine
+
+
 @dataclass(frozen=True, eq=False)
 class Closure:
     """A function with what its names mean."""
@@ -57,6 +67,8 @@ class Derived:
 
     kind: str
     of: Value
+    top: TopEnv | None = None
+    """The names of the program."""
 
 
 class Cell:
@@ -107,10 +119,26 @@ def mapped(value: Value, f: Callable[[Value], Value], opaque: Value | None = Non
     if isinstance(value, tuple):
         return tuple([mapped(v, f, opaque) for v in value])
     if isinstance(value, Tagged):
-        return Tagged(value.tag, tuple([mapped(v, f, opaque) for v in value.fields]))
+        return replace(value, fields=tuple([mapped(v, f, opaque) for v in value.fields]))
     if isinstance(value, OPAQUE):
         return value if opaque is None else opaque
     return f(value)
+
+
+def with_floats(
+    args: tuple[Value, ...], floats: Sequence[Value], is_float: Callable[[Any], bool]
+) -> tuple[Value, ...]:
+    """The values with others in the place of their floats."""
+    rest = iter(floats)
+    return tuple([mapped(a, lambda v: next(rest) if is_float(v) else v) for a in args])
+
+
+def adjoints(
+    args: tuple[Value, ...], found: Sequence[Value], is_float: Callable[[Any], bool]
+) -> list[Value]:
+    """The adjoints of values, of those of their floats: () for the rest."""
+    rest = iter(found)
+    return [mapped(a, lambda v: next(rest) if is_float(v) else (), ()) for a in args]
 
 
 def described(value: Value, leaf: Callable[[Value], str]) -> str:

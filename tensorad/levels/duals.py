@@ -9,11 +9,13 @@ from weakref import WeakSet
 from tensorad.autodiff.forward import tangents_along
 from tensorad.autodiff.local.flows import derivation_order, stops
 from tensorad.autodiff.local.overrides import Rule
+from tensorad.autodiff.local.record_gradients import has_gradient
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError
 from tensorad.ir.array_methods import looked_at
 from tensorad.ir.arrays.elementwise import copy_of, elementwise, same_dim
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import const
+from tensorad.ir.records import is_record, same_record
 from tensorad.ir.tensor import (
     Compute,
     Control,
@@ -24,6 +26,7 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.levels.stack import Level, level_for, levels
+from tensorad.program.calling.directions import like_value
 from tensorad.program.calls import shape_of
 from tensorad.program.recursion import what_is_traced
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
@@ -110,20 +113,21 @@ def unpack_dual(y: Any, level: Level | int | None = None) -> tuple[Any, Any]:
         check_dtype(value, path)
     tensors = [as_tensor(v, path) for v, path in zip(flat.leaves, flat.paths, strict=True)]
     found = tangents_at(at, tensors)
-    values = {t: copy_of(t) for t in found}
+    values = {t: same_record(t, t.name) if is_record(t.dtype) else copy_of(t) for t in found}
     at.plain.update(dict.fromkeys((*values.values(), *found.values())))
     primals = [values.get(t, t) for t in tensors]
     if not what_is_traced():
         every = WeakSet((*primals, *found.values()))
         looked_at.update(dict.fromkeys(every, every))
-    tangents = unflatten(flat.structure, [found.get(t) for t in tensors])
+    own = [like_value(values.get(t, t), found.get(t)) for t in tensors]
+    tangents = unflatten(flat.structure, own)
     return unflatten(flat.structure, primals), tangents
 
 
 def tangents_at(level: Level, ys: Sequence[Tensor]) -> dict[Tensor, Tensor]:
     """The tangents of those that have one, and of those that go round in a loop: there they may be
     zeros."""
-    floats = [t for t in dict.fromkeys(ys) if t.dtype.is_float]
+    floats = [t for t in dict.fromkeys(ys) if has_gradient(t.dtype)]
     rules = stops(level.plain)
     order = derivation_order(floats, rules)
     behind = {t: None for op in order for t in outputs(op)}
@@ -187,6 +191,12 @@ def _typed(p: _Pair) -> DType:
     check_dtype(p.tangent, p.tangent_path)
     where = f"{p.path} : {leaf_text(p.value)}, {p.tangent_path} : {leaf_text(p.tangent)}"
     own, given = dtype_of(p.value), dtype_of(p.tangent)
+    if is_record(own):
+        raise DTypeError(
+            f"make_dual: {p.path} is of the data type {own}, whose values are given no tangent.",
+            where=where,
+            hint="make duals of the floats that it is made of; or use ta.jvp of a function of it.",
+        )
     if not own.is_float:
         raise DTypeError(
             f"make_dual: {p.path} has dtype {alone(own)}, which has no tangent.",

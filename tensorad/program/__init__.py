@@ -18,6 +18,7 @@ from tensorad.program.forms import (
 )
 from tensorad.program.functions import Function, function, jit
 from tensorad.program.gradients import gradient
+from tensorad.program.kinds.annotations import Fn
 from tensorad.program.kinds.applying import fn
 from tensorad.program.kinds.matching import match
 from tensorad.program.kinds.variants import variant
@@ -32,6 +33,7 @@ from tensorad.program.rules.transposing import linear_transpose
 from tensorad.program.trees import register_tree
 
 __all__ = [
+    "Fn",
     "Function",
     "Module",
     "Operator",

@@ -8,8 +8,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tensorad.autodiff.control.pieces import zeros_like
+from tensorad.autodiff.local.record_gradients import has_gradient
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, counted
 from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import (
     CallRule,
     FunctionCall,
@@ -20,6 +22,7 @@ from tensorad.ir.tensor import (
     outputs,
 )
 from tensorad.ir.visit import placeholders
+from tensorad.program.calling.directions import direction, like_value
 from tensorad.program.references.frames import frame
 from tensorad.program.trees import (
     Fixed,
@@ -134,7 +137,7 @@ class OperatorRule:
         """
         assert self.given.adjoints is not None, "the call has no such rule otherwise"
         pairs = zip(outputs(op), heads, strict=True)
-        whole = [zeros_like(t, ()) if h is None and t.dtype.is_float else h for t, h in pairs]
+        whole = [_told(t, h) for t, h in pairs]
         call = self.call(op)
         with frame(f"the rule of {self.name}", refuses=True):
             found = self.given.adjoints(Asked(call, unflatten(self.result, whole), so_far))
@@ -163,7 +166,7 @@ class OperatorRule:
         """
         assert self.given.tangents is not None, "the call has no such rule otherwise"
         pairs = zip(op.operands, tangents, strict=True)
-        rest = iter([zeros_like(t, ()) if d is None and t.dtype.is_float else d for t, d in pairs])
+        rest = iter([_told(t, d) for t, d in pairs])
         moved = [None if isinstance(s, Static) else unflatten(s, rest) for _, s in self.arguments]
         call = self.call(op)
         with frame(f"the rule of {self.name}", refuses=True):
@@ -231,6 +234,8 @@ class OperatorRule:
 
     def checked(self, value: object, like: Tensor, path: str, kind: str) -> Tensor:
         """An adjoint or tangent of one tensor."""
+        if is_record(like.dtype) and has_gradient(like.dtype):
+            return direction(like, value, self.written, f"{kind} of {path} by a rule")
         if not isinstance(value, Tensor):
             raise GradError(
                 f"the rule of {self.name} returns {type(value).__name__} as {kind} of {path}.",
@@ -262,6 +267,13 @@ class OperatorRule:
         return value
 
 
+def _told(t: Tensor, derivative: Tensor | None) -> Any:
+    """The derivative of a tensor as rules get it."""
+    if not has_gradient(t.dtype):
+        return None
+    return like_value(t, zeros_like(t, ()) if derivative is None else derivative)
+
+
 def check_captured(name: str, reads: Sequence[Tensor]) -> None:
     """A function with a rule is a function of its arguments.
 
@@ -269,7 +281,7 @@ def check_captured(name: str, reads: Sequence[Tensor]) -> None:
         DefinitionError: it reads another float tensor that may be differentiated by.
     """
     for t in reads:
-        if t.dtype.is_float and placeholders([t]):
+        if t.dtype.is_differentiable and placeholders([t]):
             raise DefinitionError(
                 f"{name} has a gradient rule, but reads {t.name}, which is no argument of it.",
                 where=f"{t.name} : {t.dtype} {format_shape(t.shape)}",

@@ -246,7 +246,7 @@ def _once(carry: _Carry, params: Sequence[Tensor], parts: list[Tensor]) -> tuple
 
 
 def _check_no_references(body: Body, init: Flat) -> None:
-    for path, cell in cells_of(init.structure, body.name):
+    for path, cell in cells_of(init.structure, body.name, is_value=False):
         raise DefinitionError(
             f"the carry of {body.where} has a reference in it: {cell.described}.",
             where=path,

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-import numpy as np
-
 from tensorad.autodiff import hessian as tensor_hessian
 from tensorad.autodiff import hvp as tensor_hvp
 from tensorad.autodiff import jacobian as tensor_jacobian
 from tensorad.autodiff import jvp as tensor_jvp
 from tensorad.autodiff import vjp as tensor_vjp
 from tensorad.autodiff.checks import check_fw_mode
+from tensorad.autodiff.local.record_gradients import has_gradient
 from tensorad.errors import GradError
 from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.ir.tensor import Tensor
 from tensorad.program.calling.arguments import has_tensors
+from tensorad.program.calling.directions import as_now, check_alternatives, like_value
 from tensorad.program.calls import check_callable
 from tensorad.program.functions import Function
 from tensorad.program.points import (
@@ -26,13 +26,13 @@ from tensorad.program.points import (
     Point,
     Target,
     check_argnums,
+    check_arrays,
     check_positions,
     like,
     plain,
 )
 from tensorad.program.sides import leaf_text
 from tensorad.program.trees import flatten, unflatten
-from tensorad.program.values import is_number
 
 Anything = Callable[..., Any]
 
@@ -112,6 +112,7 @@ def jacobian_of(
     shapes."""
 
     def derive(point: Point, is_one: bool) -> Any:
+        check_arrays(point.title, point.target, (*point.wanted, point.result))
         rows = []
         for y in point.result.leaves:
             blocks: list[object] = [None] * len(point.leaves)
@@ -128,6 +129,7 @@ def hessian_of(f: Anything, argnums: Argnums = 0, *, fw_mode: bool | None = None
     check_fw_mode(fw_mode)
 
     def derive(point: Point, is_one: bool) -> Any:
+        check_arrays(point.title, point.target, (*point.wanted, point.result))
         rows = tensor_hessian(point.scalar(), point.leaves, fw_mode=fw_mode)
         trees = [_one_or_all(point.like_wanted(row), is_one) for row in rows]
         return _one_or_all(point.like_wanted(trees), is_one)
@@ -154,15 +156,15 @@ def vjp_of(f: Anything, *primals: Any, has_aux: bool = False) -> Any:
 
     made = _derived(f, target, "pullback", back, has_aux)
     found = _forward(f, target)(*primals)
-    kept = _copied(marked)
+    kept = as_now(marked)
+    value = found[0] if has_aux else found
 
     def pullback(cotangent: object) -> Any:
+        title = f"vjp of {target.name}"
+        check_alternatives(value, cotangent, "cotangent", "cotangent", title)
         return made(kept, _floats(cotangent, "cotangent"))
 
-    if not has_aux:
-        return found, pullback
-    value, aux = found
-    return value, pullback, aux
+    return (value, pullback, found[1]) if has_aux else (value, pullback)
 
 
 def pulled(point: Point, cotangent: object, title: str = "vjp") -> tuple[Any, ...]:
@@ -204,13 +206,6 @@ def _at(
     return Point(target, primals, {}, moving, title, has_aux=has_aux, strict=strict)
 
 
-def _copied(primals: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments as they are now: arrays may be changed before a derivative is asked for."""
-    flat = flatten(primals)
-    leaves = [v if is_number(v) else np.array(v) for v in flat.leaves]
-    return tuple(unflatten(flat.structure, leaves))
-
-
 def _floats(tree: object, name: str) -> Any:
     """The cotangents or tangents with floats in the place of Python integers."""
     flat = flatten(tree, name)
@@ -242,9 +237,9 @@ def jvp_of(
         value = unflatten(point.result.structure, point.result.leaves)
         return value, _pushed(point, tangents, "jvp", fw_mode)
 
-    return _derived(f, target, "jvp", both, fw_mode)(
-        target.marked(primals), _floats(tuple(tangents), "tangents")
-    )
+    marked = target.marked(primals)
+    check_alternatives(marked, tuple(tangents), "tangent", "tangents", f"jvp of {target.name}")
+    return _derived(f, target, "jvp", both, fw_mode)(marked, _floats(tuple(tangents), "tangents"))
 
 
 def _pushed(point: Point, tangents: Sequence[Any], title: str, fw_mode: bool | None = None) -> Any:
@@ -255,12 +250,13 @@ def _pushed(point: Point, tangents: Sequence[Any], title: str, fw_mode: bool | N
     for x, dx in zip(flat.leaves, given, strict=True):
         if dx is not None:
             along[x] = dx
-    floats = list(dict.fromkeys([y for y in point.result.leaves if y.dtype.is_float]))
-    if not along or not floats:
+    smooth = list(dict.fromkeys([y for y in point.result.leaves if has_gradient(y.dtype)]))
+    if not along or not smooth:
         raise _nothing(title, point)
-    made = tensor_jvp(floats, along, fw_mode=fw_mode)
-    found: Mapping[Tensor, Tensor] = dict(zip(floats, made, strict=True))
-    return unflatten(point.result.structure, [found.get(y) for y in point.result.leaves])
+    made = tensor_jvp(smooth, along, fw_mode=fw_mode)
+    found: Mapping[Tensor, Tensor] = dict(zip(smooth, made, strict=True))
+    leaves = [like_value(y, found.get(y)) for y in point.result.leaves]
+    return unflatten(point.result.structure, leaves)
 
 
 def linearize_of(f: Anything, *primals: Any) -> Any:
@@ -281,9 +277,11 @@ def linearize_of(f: Anything, *primals: Any) -> Any:
 
     made = _derived(f, target, "linear", pushed)
     found = _forward(f, target)(*primals)
-    kept = _copied(marked)
+    kept = as_now(marked)
 
     def linear(*tangents: Any) -> Any:
+        title = f"linearize of {target.name}"
+        check_alternatives(kept, tangents, "tangent", "tangents", title)
         return made(kept, _floats(tangents, "tangents"))
 
     return found, linear
@@ -306,9 +304,9 @@ def hvp_of(
         found = tensor_hvp(y, point.leaves, along, fw_mode=fw_mode)
         return point.by_argument(found)
 
-    return _derived(f, target, "hvp", product, fw_mode)(
-        target.marked(primals), _floats(tuple(vectors), "vectors")
-    )
+    marked = target.marked(primals)
+    check_alternatives(marked, tuple(vectors), "vector", "vectors", f"hvp of {target.name}")
+    return _derived(f, target, "hvp", product, fw_mode)(marked, _floats(tuple(vectors), "vectors"))
 
 
 def _check_several(title: str, what: str, given: object) -> None:

@@ -14,7 +14,6 @@ from tensorad.codegen.runtime.memory_report import MemoryUse
 from tensorad.errors import BindError, BoundsError, DefinitionError, ShapeError, UserError
 from tensorad.ir.arrays.tracing import is_tracing, tracing
 from tensorad.ir.dtypes import DType
-from tensorad.ir.records import recursion
 from tensorad.ir.reference.known import current as current_evaluation
 from tensorad.ir.reference.known import is_known
 from tensorad.ir.tensor import Block, FunctionCall, Shape, Tensor, outputs
@@ -30,15 +29,19 @@ from tensorad.program.calling.arguments import (
     with_function_leaves,
 )
 from tensorad.program.calling.quick import Quick
+from tensorad.program.calling.refusals import check_nesting, not_resized
+from tensorad.program.calling.resizing import Resizing
 from tensorad.program.calls import check_callable
 from tensorad.program.compiled_programs import Compiled, Example, Kind
 from tensorad.program.recursion import (
     Frame,
-    check_nesting,
+    Resized,
+    called_again,
     frames_of,
     function_types,
     is_valid,
     note_rests,
+    rests_on_around,
     without_functions,
 )
 from tensorad.program.references.frames import cells_of
@@ -81,6 +84,9 @@ class Function:
         self._quick = Quick(self._caller.positions, self.static_argnames, self._caller.placed)
         self._kinds: dict[object, Kind] = {}
         self._blocks: dict[object, Program] = {}
+        self._of_numbers: dict[object, None] = {}
+        """Kinds of calls that are not written down with sizes where calls inside have other
+        extents."""
         self._in_callers: set[object] = set()
         """Kinds of calls that have a part in references of their callers."""
         self.derived: dict[object, Any] = {}
@@ -226,15 +232,47 @@ class Function:
     def _traced(
         self, given: Arguments, shapes: Sequence[Shape], dtypes: Sequence[DType]
     ) -> Program:
+        """The program for these shapes. Where calls inside have other extents, these are sizes; if
+        it cannot be written down so, there is a program inside for each shape."""
+        check_nesting([f.given for f in frames_of(self)[::-1]], self.name, given)
         alike = tuple(dtypes) if self._is_fixed else without_functions(dtypes)
-        key = (self, given.structures, tuple(shapes), alike)
-        check_nesting(self, self.name, given)
-        own = dtypes if self._is_fixed else function_types(given.paths, dtypes)
-        params = parameters(given.paths, shapes, own, self.name)
-        frame = Frame(key, self.name, given, params)
+        key = (self, given.structures, alike)
+        kind = (given.structures, tuple(map(len, shapes)), alike)
+        own, refused = Resizing(shapes), None
+        while True:
+            may_resize = kind not in self._of_numbers
+            frame = self._frame(key, given, shapes, dtypes, own, may_resize)
+            try:
+                made = self._written(frame)
+            except Resized as resized:
+                if resized.frame is not frame:
+                    raise
+                own = resized.shapes
+                continue
+            except (UserError, TypeError) as error:
+                if not own.sizes:
+                    raise error if refused is None else not_resized(error, refused) from None
+                refused = error
+            else:
+                if made.definition is not None or not own.sizes:
+                    return made
+            self._of_numbers[kind] = None
+            own = Resizing(shapes)
+
+    def _frame(
+        self, key: tuple[object, ...], given: Arguments, shapes: Sequence[Shape],
+        dtypes: Sequence[DType], own: Resizing, may_resize: bool,
+    ) -> Frame:  # fmt: skip
+        types = dtypes if self._is_fixed else function_types(given.paths, dtypes)
+        params = parameters(given.paths, own.shapes, types, self.name)
+        frame = Frame(key, self.name, given, params, shapes, own, may_resize)
         if self.returns is not None:
             frame.declare(self._declared(given, params))
-        token = fresh.set(tuple(params) if self._is_inline else ())
+        return frame
+
+    def _written(self, frame: Frame) -> Program:
+        given = frame.given
+        token = fresh.set(tuple(frame.params) if self._is_inline else ())
         try:
             made = frame.written(lambda p: self._caller(given.structures, p))
             rests = tuple(frame.rests_on)
@@ -256,8 +294,9 @@ class Function:
         if program is None or not is_valid(program.rests_on):
             _, dtypes, own = key
             program = self._traced(given, own, dtypes)
+            is_closed = not program.reads and not rests_on_around(program)
             if not program.references and (
-                self._is_fixed or not program.reads
+                self._is_fixed or is_closed
             ):  # what is read from outside may be another tensor next time
                 self._blocks[key] = program
         note_rests(program.rests_on)
@@ -273,7 +312,8 @@ class Function:
             own = with_function_leaves(given, places)
             dtypes = leaf_dtypes(own.leaves, own.paths)
             dtypes = dtypes if self._is_fixed else without_functions(dtypes)
-            if frame.key == (self, own.structures, extents(own.leaves), dtypes):
+            is_alike = frame.key == (self, own.structures, dtypes)
+            if is_alike and frame.takes(extents(own.leaves)):
                 return frame, own
         return None
 
@@ -299,27 +339,45 @@ class Function:
         if self._is_inline or (self._in_callers and _block_key(given) in self._in_callers):
             return self._in_place(given)
         evaluation = current_evaluation()
-        if evaluation is not None and self.rule is None and any(map(is_known, given.leaves)):
+        is_told = self.rule is None and any(map(is_known, given.leaves))
+        if evaluation is None or not is_told:
+            return self._staying(given)
+        if not evaluation.is_spent(self):
             with evaluation.unfolding(self, self.name):
                 return self._in_place(given, has_numbers=True)
+        try:
+            return self._staying(given)
+        except UserError as e:
+            raise evaluation.spent(self.name, e) from None
+
+    def _staying(self, given: Arguments) -> Any:
+        """A call that stays one, unless what it has to do with references keeps it from that."""
         again = self._recurs(given)
         if again is not None:
-            frame, own = again
-            return frame.call(_operands(own, frame.params))
+            return self._called(*again)
         if self.rule is None and any(cells_of(s, name) for name, s in given.structures):
             return self._in_place(given)  # what is kept by what is called would keep references
         program = self._block(given)
         if self.rule is None and program.references:
             self._in_callers.add(_block_key(given))
             return self._in_place(given)
-        if self.rule is None and rests_on_loops(program):  # whose counters no other function has
-            return self._in_place(given)
+        is_recursive = program.definition is not None
+        if self.rule is None and not is_recursive and rests_on_loops(program):
+            return self._in_place(given)  # no other function has counters
+        return self._call_of(program, given)
+
+    def _called(self, frame: Frame, given: Arguments) -> Any:
+        """A call inside of what is being written down."""
+        return frame.call(_operands(given, frame.params))
+
+    def _call_of(self, program: Program, given: Arguments) -> Any:
+        """A call of a program."""
         if not program.results:
             return program.tree(())
         operands = _operands(given, program.parameters)
         self._is_called = True
         if program.definition is not None and self.rule is None:
-            return program.tree(recursion(program.definition, (*operands, *program.reads)))
+            return program.tree(called_again(program, operands))
         block = Block((*program.parameters, *program.reads), program.results)
         rule = None
         if self.rule is not None:

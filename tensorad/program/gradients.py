@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from types import MappingProxyType
 from typing import Any, Final
 
 from tensorad.autodiff.collecting import ACCUMULATE, PASS_ON, Collected, Collecting
+from tensorad.autodiff.local.record_gradients import (
+    as_derivative,
+    as_gradient,
+    gradient_type,
+    has_gradient,
+)
+from tensorad.autodiff.local.records import added, nothing
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, counted
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import const, read, summed
+from tensorad.ir.records import Field, RecordType, is_record, stand_ins
 from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Compute, Tensor, outputs
 from tensorad.ir.text.blocks import placeholder_tree, type_of, value_text
@@ -134,7 +143,9 @@ class _Gradient:
         self.aim, self.structure = self.target(asked.target_index)
         self.params, parts = self.cotangents(self.aim, self.structure, asked.cotangent)
         self.heads = _heads(self.aim, parts)
-        leaves = [t for n in self.names for t in tree_leaves(self.values[n]) if t.dtype.is_float]
+        leaves = [
+            t for n in self.names for t in tree_leaves(self.values[n]) if has_gradient(t.dtype)
+        ]
         every = [t for tree in self.values.values() for t in tree_leaves(tree)]
         self.collecting = Collecting(self.heads, leaves, every, {})
         self.forced = self.ways(asked.collect)
@@ -180,6 +191,9 @@ class _Gradient:
         wanted, target, structure, params = self.names, self.aim, self.structure, self.params
         adjoints = self.collecting.adjoints(self.passed)
         self.add_zeros(wanted, adjoints)
+        for t in [t for n in wanted for t in tree_leaves(self.values[n]) if is_record(t.dtype)]:
+            if t in adjoints:
+                adjoints[t] = as_gradient(t, adjoints[t])
         steps = self.steps(list(self.heads), wanted, adjoints)
         bound = dict(steps)
         returned = tuple([_adjoint(n) if _adjoint(n) in bound else () for n in wanted])
@@ -218,7 +232,7 @@ class _Gradient:
                 raise GradError(
                     f"{n} stands twice in require_grads.", where=where, hint="name each once."
                 )
-            if not any(t.dtype.is_float for t in tree_leaves(self.values[n])):
+            if not any(has_gradient(t.dtype) for t in tree_leaves(self.values[n])):
                 raise DTypeError(
                     f"cannot differentiate {self.f.name} by {n} of type "
                     f"{value_text(self.values[n])}: integers and booleans have no derivative.",
@@ -254,7 +268,7 @@ class _Gradient:
         """Further parameters, and what the derivative of each leaf is multiplied by."""
         leaves = tree_leaves(target)
         title = f"gradient of {self.f.name}"
-        if not any(t.dtype.is_float for t in leaves):
+        if not any(has_gradient(t.dtype) for t in leaves):
             raise DTypeError(
                 f"{self.f.name} returns {value_text(target)}: integers and booleans have no "
                 "derivative.",
@@ -280,9 +294,9 @@ class _Gradient:
                     where=f"{title}, cotangent={given!r}",
                     hint="give the parameter for the cotangent another name.",
                 )
-            tree = placeholder_tree(given, type_of(_floats(target)))
-            rest = iter(tree_leaves(tree))
-            return [(given, tree)], [next(rest) if t.dtype.is_float else None for t in leaves]
+            tree = placeholder_tree(given, type_of(_gradients(_floats(target))))
+            rest = iter([as_derivative(t) if is_record(t.dtype) else t for t in tree_leaves(tree)])
+            return [(given, tree)], [next(rest) if has_gradient(t.dtype) else None for t in leaves]
         if has_tensors(flatten(given, "cotangent").leaves):
             raise GradError(
                 "a cotangent has arrays and numbers, no tensors.",
@@ -298,7 +312,7 @@ class _Gradient:
         """Adjoints of what nothing flows to."""
         for n in wanted:
             for t in tree_leaves(self.values[n]):
-                if t in adjoints or not t.dtype.is_float:
+                if t in adjoints or not has_gradient(t.dtype):
                     continue
                 if self.strict:
                     raise GradError(
@@ -307,8 +321,7 @@ class _Gradient:
                         hint="leave it out of require_grads, or leave out strict=True to get "
                         "zeros.",
                     )
-                axes = compute_axes(t.shape)
-                adjoints[t] = outputs(Compute(t.name, axes, (const(0, t.dtype),)))[0]
+                adjoints[t] = nothing(t.name, t.shape, t.dtype)
 
     def steps(
         self, targets: Sequence[Tensor], wanted: Sequence[str], adjoints: Mapping[Tensor, Tensor]
@@ -352,6 +365,9 @@ def _heads(target: Tree, parts: Sequence[Tensor | None]) -> dict[Tensor, Tensor]
             own.setdefault(t, []).append(part)
     heads = {}
     for t, some in own.items():
+        if is_record(t.dtype):
+            heads[t] = reduce(added, some)
+            continue
         if len(some) == 1 and isinstance(some[0].op, Compute):  # a number, made for it
             heads[t] = some[0]
             continue
@@ -364,15 +380,24 @@ def _heads(target: Tree, parts: Sequence[Tensor | None]) -> dict[Tensor, Tensor]
 
 def _as_called(structure: Structure, tree: Tree) -> Any:
     """A value as calls have it, with None in the place of integers and booleans."""
-    leaves = [t if t.dtype.is_float else None for t in tree_leaves(tree)]
+    leaves = [t if has_gradient(t.dtype) else None for t in tree_leaves(tree)]
     return unflatten(structure, leaves)
 
 
 def _floats(tree: Tree) -> Tree:
     """The value with empty tuples in the place of integers and booleans."""
     if isinstance(tree, Tensor):
-        return tree if tree.dtype.is_float else ()
+        return tree if has_gradient(tree.dtype) else ()
     return tuple([_floats(t) for t in tree])
+
+
+def _gradients(tree: Tree) -> Tree:
+    """Tensors of the types that gradients by these have."""
+    if not isinstance(tree, Tensor):
+        return tuple([_gradients(t) for t in tree])
+    if not isinstance(tree.dtype, RecordType):
+        return tree
+    return stand_ins([Field(tree.name, (), gradient_type(tree.dtype))])[0]
 
 
 def _replaced(tree: Tree, new: Mapping[Tensor, Tensor]) -> Tree:

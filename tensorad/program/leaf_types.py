@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Any
 
 from tensorad.ir.arrays.elementwise import same_dim
@@ -10,7 +11,18 @@ from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Shape, Tensor
 from tensorad.program.calls import shape_of
 from tensorad.program.data.function_types import FunctionsType, is_function
-from tensorad.program.trees import LEAF, Branching, Flat, Static, Structure, statics
+from tensorad.program.data.instances import is_value
+from tensorad.program.trees import (
+    LEAF,
+    Branching,
+    Flat,
+    Leaf,
+    Static,
+    Structure,
+    leaf_maker,
+    n_leaves,
+    unflatten,
+)
 from tensorad.program.values import alone, as_tensor, dtype_of, parameters, promoted
 
 
@@ -57,13 +69,13 @@ class LeafTypes:
 
     def promote(self, leaves: Sequence[object]) -> bool:
         """Let numbers take the dtypes of what is made of them; whether one did."""
-        return self.promote_to([None if is_function(v) else dtype_of(v) for v in leaves])
+        return self.promote_to([dtype_of(v) for v in leaves])
 
     def promote_to(self, dtypes: Sequence[DType | None]) -> bool:
         """The same, of what has these dtypes; None where nothing is to be learned."""
         changed = False
         for n, made in enumerate(dtypes):
-            if made is None or not self.own[n].is_weak:
+            if made is None or made.is_function or not self.own[n].is_weak:
                 continue
             joined = promoted([self.own[n], made])
             if joined is None:
@@ -130,44 +142,74 @@ class LeafTypes:
 
 
 def opened(flats: Sequence[Flat], name: str) -> list[Flat]:
-    """The trees with leaves where they have different functions.
+    """The trees with leaves where they have different functions, or parts that leaves stand for.
 
     Args:
         name: what their paths begin with.
     """
-    static = [{p: v for p, v in statics(f.structure, name) if is_function(v)} for f in flats]
-    found = [
-        s | dict(zip(f.paths, f.leaves, strict=True)) for s, f in zip(static, flats, strict=True)
-    ]
-    places = [
-        path
-        for path in dict.fromkeys([p for s in static for p in s])
-        if all(is_function(own.get(path)) for own in found)
-        and any(not _is_same(own[path], found[0][path]) for own in found)
-    ]
+    places: list[str] = []
+    rest = [iter(f.leaves) for f in flats]
+    stack: list[tuple[str, list[Structure]]] = [(name, [f.structure for f in flats])]
+    while stack:
+        path, parts = stack.pop()
+        if all(map(_like(parts[0]), parts)):
+            first = parts[0]
+            if isinstance(first, Branching):
+                columns = zip(*[p.children for p in parts if isinstance(p, Branching)], strict=True)
+                inner = zip(first.keys, columns, strict=True)
+                stack += [(path + key, list(some)) for key, some in inner][::-1]
+            elif isinstance(first, Leaf):
+                for values in rest:
+                    next(values)
+            continue
+        own = [list(islice(values, n_leaves(p))) for p, values in zip(parts, rest, strict=True)]
+        if all(_is_one(p, leaves) for p, leaves in zip(parts, own, strict=True)):
+            places.append(path)
     return [with_leaves(f, name, places) for f in flats] if places else list(flats)
 
 
-def _is_same(f: Any, g: Any) -> bool:
-    """Whether two functions are one; methods of an object are made anew where they are read."""
-    return f is g or (not isinstance(f, Tensor) and not isinstance(g, Tensor) and bool(f == g))
+def _like(first: Structure) -> Callable[[Structure], bool]:
+    """Whether parts are as the first one, as far as one can see without their children."""
+
+    def is_like(other: Structure) -> bool:
+        if isinstance(first, Branching) and isinstance(other, Branching):
+            same = (first.kind, first.meta, first.keys)
+            return same == (other.kind, other.meta, other.keys) and len(first.children) == len(
+                other.children
+            )
+        if isinstance(first, Static) and isinstance(other, Static):
+            return first is other or first == other
+        return isinstance(first, Leaf) and isinstance(other, Leaf)
+
+    return is_like
+
+
+def _is_one(at: Structure, leaves: Sequence[Any]) -> bool:
+    """Whether a part is a function or a value of a data type, or may be one."""
+    if isinstance(at, Leaf):
+        return is_function(leaves[0]) or is_value(leaves[0])
+    return is_function(at.value) if isinstance(at, Static) else leaf_maker(at) is not None
 
 
 def with_leaves(flat: Flat, name: str, places: Collection[str]) -> Flat:
-    """The tree with leaves at these places, whose values are what is static there now."""
+    """The tree with leaves at these places, whose values are what is there now."""
     leaves: list[Any] = []
     paths: list[str] = []
     rest = iter(flat.leaves)
 
     def walk(at: Structure, path: str) -> Structure:
-        if isinstance(at, Branching):
+        make = leaf_maker(at) if path in places else None
+        if isinstance(at, Branching) and make is None:
             pairs = zip(at.children, at.keys, strict=True)
             return Branching(
                 at.kind, at.meta, at.keys, tuple([walk(c, path + k) for c, k in pairs])
             )
         if isinstance(at, Static) and path not in places:
             return at
-        leaves.append(at.value if isinstance(at, Static) else next(rest))
+        if make is not None:
+            leaves.append(make(unflatten(at, islice(rest, n_leaves(at)))))
+        else:
+            leaves.append(at.value if isinstance(at, Static) else next(rest))
         paths.append(path)
         return LEAF
 

@@ -17,7 +17,13 @@ from tensorad.ir.text import program as text
 from tensorad.ir.text.listing import Wanted, program_of_several
 from tensorad.ir.text.parser import parse_program
 from tensorad.ir.text.program import ProgramFunction, Tree, forest_leaves, tree_leaves
-from tensorad.program.calling.arguments import as_argument, extents, has_tensors, leaf_dtypes
+from tensorad.program.calling.arguments import (
+    as_argument,
+    as_result,
+    extents,
+    has_tensors,
+    leaf_dtypes,
+)
 from tensorad.program.functions import Function
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.traces import Program, check_closed
@@ -98,7 +104,8 @@ class ModuleFunction:
             self._compiled = build(list(self.results), list(self.parameters), self.name)
         typed = zip(leaves, paths, self.parameters, strict=True)
         found = self._compiled(*[as_argument(v, path, t.dtype) for v, path, t in typed])
-        return unflatten(self.result, [found] if len(self.results) == 1 else found)
+        several = [found] if len(self.results) == 1 else found
+        return unflatten(self.result, [as_result(v) for v in several])
 
     def _leaves(
         self, args: Sequence[Any], options: Mapping[str, Any]
@@ -196,6 +203,7 @@ class Module:
 def module(
     *functions: Function | Program | text.Program | Module | str | Callable[..., Any],
     constants: Mapping[str, object] | None = None,
+    foreign: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Module:
     """Functions by name, with everything that they call, as one program.
 
@@ -207,6 +215,8 @@ def module(
             the text of a program, or what `parse_program` returns;
             another module.
         constants: arrays by name, for large constants, whose elements are not in texts.
+        foreign: functions of Python by name, which texts call: from arrays to an array, or a tuple
+            of several.
     Returns:
         a `Module`: `m["f"]` is a function to be called, `print(m)` the program's text, which
         `ta.module(str(m))` reads. It never changes.
@@ -221,7 +231,7 @@ def module(
     traces: dict[str, Program] = {}
     for given in functions:
         if isinstance(given, (str, text.Program, Module)):
-            made = _as_module(given, constants)
+            made = _as_module(given, constants, foreign)
             _add(known, made.functions, "functions")
             _add(named, made.program.constants, "constants")
             continue
@@ -257,11 +267,13 @@ def of_record(f: ProgramFunction) -> ModuleFunction:
 
 
 def _as_module(
-    given: str | text.Program | Module, constants: Mapping[str, object] | None
+    given: str | text.Program | Module,
+    constants: Mapping[str, object] | None,
+    foreign: Mapping[str, Callable[..., Any]] | None,
 ) -> Module:
     if isinstance(given, Module):
         return given
-    p = parse_program(given, constants) if isinstance(given, str) else given
+    p = parse_program(given, constants, foreign) if isinstance(given, str) else given
     return Module(p, MappingProxyType({f.name: of_record(f) for f in p.functions}))
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tensorad.autodiff.local.record_gradients import has_gradient
 from tensorad.errors import BindError, DefinitionError, DTypeError, GradError, ShapeError
 from tensorad.ir.analysis.blocks import captures
 from tensorad.ir.arrays.elementwise import copy_of, same_dim
+from tensorad.ir.dtypes import DType
+from tensorad.ir.records import is_record, same_record
 from tensorad.ir.tensor import Tensor, births, format_shape
+from tensorad.program.calling.directions import direction, like_value
 from tensorad.program.calls import bound_call, signature_of
+from tensorad.program.data.instances import Instance
 from tensorad.program.functions import Function, fresh
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
-from tensorad.program.trees import Fixed, Flat, flatten, unflatten
-from tensorad.program.values import as_tensor
+from tensorad.program.trees import Branching, Fixed, Flat, Leaf, Structure, flatten, unflatten
+from tensorad.program.values import as_tensor, dtype_of
 from tensorad.simplify.control.nested_calls import without_deep_calls
 
 Argnums = int | Sequence[int]
@@ -60,9 +65,15 @@ class Point:
         *,
         has_aux: bool = False,
         strict: bool = True,
+        is_by: Callable[[DType], bool] = has_gradient,
     ) -> None:
-        """`strict`: integers among the arguments to differentiate by are an error."""
+        """
+        Args:
+            strict: integers among the arguments to differentiate by are an error.
+            is_by: the dtypes of leaves to differentiate by.
+        """
         self.target, self.title = target, title
+        self.is_by = is_by
         self.argnums, self.count = tuple(argnums), len(args)
         own = dict.fromkeys(fresh.get())
         token, start = fresh.set(()), births()
@@ -104,14 +115,17 @@ class Point:
 
     @property
     def leaves(self) -> list[Tensor]:
-        """All leaves to differentiate by, those that are floats."""
-        return [t for flat in self.wanted for t in flat.leaves if t.dtype.is_float]
+        """All leaves to differentiate by: floats, and values of data types with floats."""
+        return [t for flat in self.wanted for t in flat.leaves if self.is_by(t.dtype)]
 
     def like_wanted(self, values: Sequence[object]) -> list[Any]:
         """Trees like the wanted arguments, of a value for each of `leaves`; None for integers."""
         rest = iter(values)
         return [
-            unflatten(f.structure, [next(rest) if t.dtype.is_float else None for t in f.leaves])
+            unflatten(
+                f.structure,
+                [like_value(t, next(rest)) if self.is_by(t.dtype) else None for t in f.leaves],
+            )
             for f in self.wanted
         ]
 
@@ -141,7 +155,8 @@ class Point:
             y: Tensor = leaves[0]
             if y.dtype.is_float:
                 return y
-            hint = "integers and booleans have no derivative: convert with .astype('float32')."
+            if not is_record(y.dtype):
+                hint = "integers and booleans have no derivative: convert with .astype('float32')."
         shown = [f"{p}: {leaf_text(t)}" for p, t in zip(self.result.paths, leaves, strict=True)]
         raise ShapeError(
             f"{self.title} needs a function whose result is one float without axes, but {name} "
@@ -156,31 +171,76 @@ def _own(value: object, path: str, own: Mapping[Tensor, None]) -> Tensor:
     t = as_tensor(value, path)
     if t in own:
         return t
-    return copy_of(t, path)
+    return same_record(t, path) if is_record(t.dtype) else copy_of(t, path)
 
 
 def check_floats(title: str, target: Target, flat: Flat, name: str) -> None:
-    """All leaves of the argument of this name are floats.
+    """The leaves of the argument of this name are floats, or values of data types with some;
+    in such values may be anything.
 
     Raises:
-        DTypeError: one is an integer or boolean.
+        DTypeError: one is an integer or boolean, or a value that has no float.
         GradError: there are none.
     """
-    for value, path in zip(flat.leaves, flat.paths, strict=True):
+    own = zip(flat.leaves, flat.paths, _are_in_values(flat.structure), strict=True)
+    found = False
+    for value, path, is_in_value in own:
         t = as_tensor(value, path)
-        if not t.dtype.is_float:
+        found |= has_gradient(t.dtype)
+        if is_in_value or has_gradient(t.dtype):
+            continue
+        if is_record(t.dtype):
             raise DTypeError(
-                f"{title} cannot differentiate {target.name} by {path} of dtype {t.dtype}: "
-                "integers and booleans have no derivative.",
+                f"{title} cannot differentiate {target.name} by {path} of the data type {t.dtype}, "
+                "whose values have no floats.",
                 where=f"{path} : {leaf_text(t)}",
-                hint="pass it as a float, or as an argument that argnums leaves out.",
+                hint="choose another argument with argnums.",
             )
-    if not flat.leaves:
+        raise DTypeError(
+            f"{title} cannot differentiate {target.name} by {path} of dtype {t.dtype}: "
+            "integers and booleans have no derivative.",
+            where=f"{path} : {leaf_text(t)}",
+            hint="pass it as a float, or as an argument that argnums leaves out.",
+        )
+    if not found:
         raise GradError(
             f"{title} has nothing to differentiate {target.name} by.",
-            where=f"{name}, an argument without arrays",
+            where=f"{name}, an argument without {'floats' if flat.leaves else 'arrays'}",
             hint="choose another argument with argnums.",
         )
+
+
+def _are_in_values(structure: Structure) -> list[bool]:
+    """Whether each leaf is inside of a value of a data type that is a container."""
+    found: list[bool] = []
+    stack = [(structure, False)]
+    while stack:
+        at, is_inside = stack.pop()
+        if isinstance(at, Branching):
+            is_inside |= issubclass(at.kind, Instance)
+            stack += [(child, is_inside) for child in at.children[::-1]]
+        elif isinstance(at, Leaf):
+            found.append(is_inside)
+    return found
+
+
+def check_arrays(title: str, target: Target, flats: Sequence[Flat]) -> None:
+    """What derivatives are of and by are arrays, so that there is an array for each two.
+
+    Raises:
+        GradError: one is a value of a data type.
+    """
+    for flat in flats:
+        for path, value in zip(flat.paths, flat.leaves, strict=True):
+            dtype = dtype_of(value)
+            if is_record(dtype):
+                raise GradError(
+                    f"{title} of {target.name} has no array for {path}, a value of the data type "
+                    f"{dtype}.",
+                    where=f"{path} : {dtype}",
+                    hint="ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as "
+                    "a direction.",
+                )
 
 
 def check_argnums(argnums: object, title: str) -> tuple[int, ...]:
@@ -233,7 +293,7 @@ def like(
         ShapeError, DTypeError: a leaf has another shape, or is no float.
     """
     given = flatten(tree, name)
-    floats = [t.dtype.is_float for t in flat.leaves]
+    floats = [has_gradient(t.dtype) for t in flat.leaves]
     holes = [0.0 if f else None for f in floats]
     masked = flatten(unflatten(flat.structure, holes), name)
     if given.structure == masked.structure:
@@ -258,8 +318,10 @@ def like(
 
 
 def _fitted(t: Tensor, value: object, path: str, kind: str, where: str) -> Tensor:
-    c = as_tensor(value, path)
     subject = f"{kind} of {where}" if path == kind else f"{kind} {path} of {where}"
+    if is_record(t.dtype):
+        return direction(t, value, path, subject)
+    c = as_tensor(value, path)
     if len(c.shape) != t.ndim or not all(map(same_dim, c.shape, t.shape)):
         raise ShapeError(
             f"the {subject} has shape {format_shape(c.shape)}, but what it belongs "

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from os.path import basename
-from types import CodeType
 from typing import Any, Final
 
-from tensorad.errors import DefinitionError, DTypeError, InternalError, LimitError, ShapeError
+from tensorad.errors import (
+    DefinitionError,
+    DTypeError,
+    InternalError,
+    ShapeError,
+)
 from tensorad.ir.analysis.blocks import captures, inner_ops, op_sizes, ops_between, tells_trips
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
-from tensorad.ir.records import Definition, Field, recursion
-from tensorad.ir.source import is_own
-from tensorad.ir.tensor import Op, Tensor, births, dim_expr
-from tensorad.program.calling.arguments import Arguments, extents
+from tensorad.ir.records import Definition, Field, Recursion, recursion
+from tensorad.ir.tensor import Op, Shape, Tensor, births, dim_expr
+from tensorad.program.calling.arguments import Arguments, Extents, extents
+from tensorad.program.calling.refusals import endless
+from tensorad.program.calling.resizing import Resizing
 from tensorad.program.data.function_types import (
     ANY_FUNCTION,
     FunctionsType,
@@ -29,17 +32,11 @@ from tensorad.program.data.function_types import (
 from tensorad.program.leaf_types import LeafTypes, with_leaves
 from tensorad.program.sides import first_difference, side_by_side
 from tensorad.program.traces import Program, Round, traced, with_values
-from tensorad.program.trees import Branching, Flat, flatten, statics, unflatten
+from tensorad.program.trees import Flat, flatten, statics, unflatten
 from tensorad.program.values import as_tensor, parameter, parameters, weak
 
-MOST_OPEN: Final = 500
-"""A function that is called for other and other kinds of arguments is nested no deeper."""
 _MOST_ROUNDS: Final = 64
 """A number is promoted twice at the most, and what is captured is known a round later."""
-_MOST_COMPOSED: Final = 8
-"""A function that is given other functions of the same code each time is nested no deeper."""
-_LARGE: Final = 1 << 40
-"""No array has this extent."""
 _open: Final[ContextVar[tuple[Frame, ...]]] = ContextVar("open", default=())
 """What is being written down, the outermost first."""
 
@@ -52,27 +49,44 @@ class Awaited(Exception):
         self.frame = frame
 
 
+class Resized(Exception):
+    """A call with other extents: its function is to be written down with sizes in their place."""
+
+    def __init__(self, frame: Frame, shapes: Resizing) -> None:
+        super().__init__(frame.name)
+        self.frame = frame
+        self.shapes = shapes
+
+
 class Frame:
     """A function that is being written down for one kind of arguments.
 
     Attributes:
         key: tells what is written down.
-        given: its arguments; `params` stand for their leaves.
+        given: its arguments, of these `extents`; `params` stand for their leaves.
+        shapes: what the params have; sizes where extents differ from call to call.
+        may_resize: whether it may be written down again with more sizes.
         type: of its result, once it is known.
         captured: tensors from outside that every call is given.
+        around: sizes that loops, or calls, around the function give, and every call is given.
         rests_on: functions around that are called.
     """
 
     def __init__(
-        self, key: tuple[object, ...], name: str, given: Arguments, params: list[Tensor]
-    ) -> None:
+        self, key: tuple[object, ...], name: str, given: Arguments, params: list[Tensor],
+        extents: Sequence[Shape], shapes: Resizing, may_resize: bool,
+    ) -> None:  # fmt: skip
         self.key = key
         self.name = name
         self.given = given
         self.params = params
+        self.extents = tuple(extents)
+        self.shapes = shapes
+        self.may_resize = may_resize
         self.type: LeafTypes | None = None
         self.is_declared = False
         self.captured: tuple[Tensor, ...] = ()
+        self.around: tuple[LocalSize, ...] = ()
         self.round = Round(None)
         self.is_called = False
         self.rests_on: dict[Round, None] = {}
@@ -115,7 +129,8 @@ class Frame:
         if self.type is not None:
             kinds = zip(self.type.flat.paths, self.type.shapes, self.type.dtypes, strict=True)
             own = [Field(*three) for three in kinds]
-            self.round = Round(Definition(self.name, (*self.params, *self.captured), own))
+            params, sizes = (*self.params, *self.captured), (*self.shapes.sizes, *self.around)
+            self.round = Round(Definition(self.name, params, own, sizes=sizes))
 
     def _numbers(self) -> list[tuple[Definition, int]]:
         """The results of calls that stand for Python numbers."""
@@ -143,7 +158,7 @@ class Frame:
         except RecursionError as error:
             if len(_open.get()) > 1:
                 raise
-            raise _endless(self.name, error) from None
+            raise endless(self.name, error) from None
         return program, kept[0]
 
     def _without_type(self) -> DefinitionError:
@@ -174,9 +189,11 @@ class Frame:
             return False
         if not self.is_called:
             return True
-        reads = self._captured(program)
+        reads, around = self._captured(program)
         same = dict.fromkeys(reads) == dict.fromkeys(self.captured)
-        self.captured = self.captured if same else reads
+        same = same and dict.fromkeys(around) == dict.fromkeys(self.around)
+        if not same:
+            self.captured, self.around = reads, around
         return same
 
     def _opened(self, result: Flat) -> Flat:
@@ -232,35 +249,33 @@ class Frame:
                 + ("broadcast or reshape." if of_shape else "convert with .astype(dtype)."),
             )
 
-    def _captured(self, program: Program) -> tuple[Tensor, ...]:
-        """What calls are given beside the arguments: what is read, and what has its sizes.
+    def _captured(self, program: Program) -> tuple[tuple[Tensor, ...], tuple[LocalSize, ...]]:
+        """What calls are given beside the arguments: what is read, what has its sizes, and the
+        sizes that only loops or calls around tell.
 
         Raises:
-            DefinitionError: the counter of a loop around is used, or a size that no tensor has.
+            DefinitionError: a size is used that no tensor has.
         """
         own = (*self.params, *program.reads)
         ops = ops_between(program.results, dict.fromkeys(own))
         told = dict.fromkeys([o.trips for o in (*ops, *inner_ops(ops)) if tells_trips(o)])
-        used = _used_sizes(ops, program.results)
+        own_sizes: dict[Expr, None] = {**told, **dict.fromkeys(self.shapes.sizes)}
+        used = dict.fromkeys(_used_sizes(ops, (*program.results, *own)))
         known = dict.fromkeys([n for t in own for n in t.shape if isinstance(n, Expr)])
         found = list(program.reads)
+        around: dict[LocalSize, None] = {}
         for size in used:
-            if isinstance(size, LocalSize) and size not in told:
-                raise DefinitionError(
-                    f"{self.name} calls itself, and uses {size.label}, which belongs to a loop "
-                    "around it.",
-                    where=f"{self.name}({', '.join(self.given.paths)})",
-                    hint=f"make {size.label} an argument.",
-                )
-            if size not in known and size not in told:
+            if isinstance(size, LocalSize):
+                around.update({} if size in own_sizes else {size: None})
+            elif size not in known:
                 found.append(_with_extent(size, self.name))
                 known[size] = None
-        self._check_extents(program)
-        return tuple(dict.fromkeys(found))
+        self._check_extents(program, told)
+        return tuple(dict.fromkeys(found)), tuple(around)
 
-    def _check_extents(self, program: Program) -> None:
+    def _check_extents(self, program: Program, told: Collection[Expr]) -> None:
         for t, path in zip(program.results, program.paths, strict=True):
-            if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):
+            if any(s in told for s in sizes_in(*map(dim_expr, t.shape))):
                 raise DefinitionError(
                     f"{path} has a row for each iteration of a loop, and only its run tells how "
                     "many.",
@@ -281,13 +296,32 @@ class Frame:
             return replace(program, results=tuple(results))
         definition.complete(results)
         self.round.is_complete = True
-        types = [p.dtype for p in self.params], [p.shape for p in self.params]
-        params = parameters(self.given.paths, types[1], types[0], self.name)
-        calls = recursion(definition, (*params, *self.captured))
+        dtypes = [p.dtype for p in self.params]
+        params = parameters(self.given.paths, self.extents, dtypes, self.name)
+        sizes = self._sizes(self.extents)
+        calls = recursion(definition, (*params, *self.captured), sizes=sizes)
         return replace(
             program, parameters=tuple(params), results=calls, reads=self.captured,
             definition=definition,
         )  # fmt: skip
+
+    def takes(self, given: Extents) -> bool:
+        """Whether a call with arguments of these extents is a call of what is written down.
+
+        Raises:
+            Resized: it is to be written down again, so that it is.
+        """
+        if self.shapes.values(given) is not None:
+            return True
+        if self.may_resize and [len(s) for s in given] == [len(s) for s in self.shapes.shapes]:
+            raise Resized(self, self.shapes.widened(given, self.given.paths))
+        return False
+
+    def _sizes(self, given: Extents) -> list[Expr]:
+        """The values of sizes in a call with arguments of these extents."""
+        own = self.shapes.values(given)
+        assert own is not None, "the call is one of this function"
+        return [*own.values(), *self.around]
 
     def call(self, leaves: Sequence[Tensor]) -> Any:
         """The result of a call inside.
@@ -303,15 +337,31 @@ class Frame:
         structure = self.type.flat.structure
         if not self.type.own:
             return unflatten(structure, ())
-        return unflatten(structure, recursion(definition, (*leaves, *self.captured)))
+        sizes = self._sizes(extents(leaves))
+        return unflatten(structure, recursion(definition, (*leaves, *self.captured), sizes=sizes))
 
 
-def _used_sizes(ops: Sequence[Op], results: Sequence[Tensor]) -> list[Size]:
-    """The sizes in operations, and in the shapes of results."""
+def _used_sizes(ops: Sequence[Op], tensors: Sequence[Tensor]) -> list[Size]:
+    """The sizes in operations, and in the shapes of some tensors."""
     found = dict.fromkeys([s for op in ops for s in op_sizes(op)])
-    shapes = [dim_expr(n) for t in results for n in t.shape]
-    found.update(dict.fromkeys([s for s in sizes_in(*shapes) if not isinstance(s, LocalSize)]))
-    return list(found)
+    shapes = [dim_expr(n) for t in tensors for n in t.shape]
+    return list({**found, **dict.fromkeys(sizes_in(*shapes))})
+
+
+def called_again(program: Program, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The results of a function that calls itself, on other operands of the same shapes."""
+    first = program.results[0].op
+    assert isinstance(first, Recursion), "its results are those of its definition"
+    return recursion(first.definition, (*operands, *program.reads), sizes=first.sizes)
+
+
+def rests_on_around(program: Program) -> bool:
+    """Whether a function that calls itself uses sizes that loops, or calls, around it give, other
+    than extents of its arguments."""
+    first = program.results[0].op if program.definition is not None else None
+    own = sizes_in(*[dim_expr(n) for t in program.parameters for n in t.shape])
+    used = sizes_in(*first.sizes) if isinstance(first, Recursion) else ()
+    return any(isinstance(s, LocalSize) and s not in own for s in used)
 
 
 def _with_extent(size: Size, name: str) -> Tensor:
@@ -377,57 +427,3 @@ def is_valid(rests: Sequence[Round]) -> bool:
     """Whether what rests on these may be used: they are complete, or still being written."""
     now = [f.round for f in _open.get()]
     return all(r.is_complete or (r.definition is not None and r in now) for r in rests)
-
-
-def check_nesting(function: object, name: str, given: Arguments) -> None:
-    """A function is not called for ever other arguments.
-
-    Raises:
-        LimitError: it is nested too deep in itself.
-    """
-    own = frames_of(function)[::-1]
-    is_large = any(isinstance(n, int) and n > _LARGE for s in extents(given.leaves) for n in s)
-    kind = _by_code(given)
-    composed = [f for f in own if _by_code(f.given) == kind]
-    if len(own) < MOST_OPEN and len(composed) < _MOST_COMPOSED and not (own and is_large):
-        return
-    before, now = _signature(own[-1].given), _signature(given)
-    raise LimitError(
-        f"{name} calls itself {len(own)} times, each time with arguments of another kind.",
-        where=side_by_side(("a call", "the call inside"), before, now, ""),
-        hint="a call of the same kind stays a call: let shapes, dtypes and static arguments be "
-        "the same in each (functions are, given as ta.fn(f)); a count that is static ends the "
-        "calls by a Python if.",
-    )
-
-
-def _by_code(given: Arguments) -> object:
-    """What tells arguments apart, functions by their code alone."""
-    found: list[object] = [extents(given.leaves)]
-    for name, structure in given.structures:
-        for path, value in statics(structure, name):
-            found.append((path, getattr(value, "__code__", value)))
-    return found
-
-
-def _endless(name: str, error: RecursionError) -> DefinitionError:
-    """What to say of a Python function that calls itself without end."""
-    codes: list[CodeType] = []
-    at = error.__traceback__
-    while at is not None:
-        codes.append(at.tb_frame.f_code)
-        at = at.tb_next
-    users = Counter([c for c in codes if not is_own(c.co_filename)])
-    code = users.most_common(1)[0][0]
-    return DefinitionError(
-        f"{name} calls functions without end while it is written down.",
-        where=f"{code.co_name} at {basename(code.co_filename)}:{code.co_firstlineno}",
-        hint="a Python function that calls itself under a branch of ta.cond is written down again "
-        "in each call: decorate it with @ta.function, so that its calls stay calls.",
-    )
-
-
-def _signature(given: Arguments) -> Flat:
-    names = tuple([name for name, _ in given.structures])
-    children = tuple([s for _, s in given.structures])
-    return Flat(given.leaves, given.paths, Branching(dict, names, names, children))

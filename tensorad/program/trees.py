@@ -14,7 +14,7 @@ import numpy as np
 from tensorad.errors import DefinitionError
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
-from tensorad.program.data.instances import Instance
+from tensorad.program.data.instances import Instance, rebuilt
 from tensorad.te.places import Place, Places
 
 
@@ -81,6 +81,7 @@ class _Parts(NamedTuple):
 class _Registered(NamedTuple):
     flatten: Callable[[Any], tuple[Iterable[Any], Any]]
     unflatten: Callable[[Any, Sequence[Any]], Any]
+    as_leaf: Callable[[Any], Any] | None
 
 
 _registered: Final[dict[type, _Registered]] = {}
@@ -90,6 +91,7 @@ def register_tree(
     cls: type,
     flatten: Callable[[Any], tuple[Iterable[Any], Any]],
     unflatten: Callable[[Any, Sequence[Any]], Any],
+    as_leaf: Callable[[Any], Any] | None = None,
 ) -> None:
     """Let objects of a class be trees.
 
@@ -97,6 +99,8 @@ def register_tree(
         cls: the class itself; subclasses are registered on their own.
         flatten: object -> (children, what else it has, hashable).
         unflatten: (what else it has, children) -> object; the children may be any objects.
+        as_leaf: object -> a function, or a value of a data type, that takes its place where it
+            meets one that has something else; without it they cannot meet.
     Raises:
         DefinitionError: `cls` is no class, or is registered already.
     """
@@ -109,7 +113,7 @@ def register_tree(
         raise DefinitionError(
             f"{cls.__name__} is registered as a tree already.", hint="register a class once."
         )
-    _registered[cls] = _Registered(flatten, unflatten)
+    _registered[cls] = _Registered(flatten, unflatten, as_leaf)
 
 
 class Flat(NamedTuple):
@@ -137,6 +141,7 @@ def flatten(tree: object, name: str = "") -> Flat:
     Args:
         tree: dicts (by sorted keys; ordered ones as they are), lists, tuples, named tuples,
             dataclasses, None and registered classes, of tensors, formulas, arrays and numbers.
+            Values of data types are leaves, or containers if they hold functions.
             Strings, callables, enums and dataclass fields with metadata {"static": True} belong
             to the structure.
         name: what paths begin with.
@@ -221,7 +226,9 @@ def _parts(value: object, path: str = "") -> _Parts | None:
     if kind in (list, tuple):
         assert isinstance(value, (list, tuple))
         return _Parts(None, tuple([f"[{n}]" for n in range(len(value))]), tuple(value))
-    if is_dataclass(value) and not isinstance(value, (type, Enum, Instance)):
+    if isinstance(value, Instance):
+        return _parts_of_value(value) if value.record_type.holds_functions else None
+    if is_dataclass(value) and not isinstance(value, (type, Enum)):
         own = fields(value)
         children = tuple(
             [
@@ -233,6 +240,13 @@ def _parts(value: object, path: str = "") -> _Parts | None:
         )
         return _Parts(tuple([f.name for f in own]), tuple([f".{f.name}" for f in own]), children)
     return None
+
+
+def _parts_of_value(value: Instance) -> _Parts:
+    """The fields of a value that holds functions: it is a container, of which functions are parts
+    as they are of others."""
+    own = value.field_names
+    return _Parts(None, tuple([f".{n}" for n in own]), tuple([getattr(value, n) for n in own]))
 
 
 def children_like(tree: object, structure: Branching) -> tuple[object, ...] | None:
@@ -327,6 +341,25 @@ def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
             return made[0]
 
 
+def apart(value: object) -> tuple[tuple[Any, ...], Any]:
+    """The children of a container, and what it has beside them."""
+    parts = _parts(value)
+    assert parts is not None, "containers alone are taken apart"
+    return parts.children, parts.meta
+
+
+def together(kind: type, meta: Any, children: Sequence[Any]) -> Any:
+    """The container of a class with these children, and this beside them."""
+    return _built(Branching(kind, meta, (), ()), list(children))
+
+
+def leaf_maker(at: Structure) -> Callable[[Any], Any] | None:
+    """What makes one leaf of such a part of a tree, if anything does."""
+    if isinstance(at, Branching) and at.kind in _registered:
+        return _registered[at.kind].as_leaf
+    return None
+
+
 def _built(node: Branching, children: list[Any]) -> object:
     kind = node.kind
     if kind is type(None):
@@ -339,21 +372,25 @@ def _built(node: Branching, children: list[Any]) -> object:
         return kind(*children) if hasattr(kind, "_fields") else tuple(children)
     if kind is list:
         return children
+    if issubclass(kind, Instance):
+        return rebuilt.call(kind, children)
     made = object.__new__(kind)
     for name, child in zip(node.meta, children, strict=True):  # type: ignore[call-overload]
         object.__setattr__(made, name, child)
     return made
 
 
-def statics(structure: Structure, name: str = "") -> list[tuple[str, object]]:
-    """The static parts with their paths."""
+def statics(
+    structure: Structure, name: str = "", enters: Callable[[Structure], bool] | None = None
+) -> list[tuple[str, object]]:
+    """The static parts with their paths; `enters`: which containers are looked into."""
     found: list[tuple[str, object]] = []
     stack: list[tuple[Structure, str]] = [(structure, name)]
     while stack:
         at, path = stack.pop()
         if isinstance(at, Static):
             found.append((path, at.value))
-        elif isinstance(at, Branching):
+        elif isinstance(at, Branching) and (enters is None or enters(at)):
             pairs = zip(at.children, at.keys, strict=True)
             stack += [(child, path + key) for child, key in pairs][::-1]
     return found

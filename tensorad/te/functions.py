@@ -17,7 +17,8 @@ from tensorad.ir.arrays.tracing import in_formula
 from tensorad.ir.dtypes import FLOAT32, WEAK_FLOAT, DType, result_type
 from tensorad.ir.expr import Apply, Expr, Number, Param, cast, param
 from tensorad.ir.functions import Function, Partials, apply, stop
-from tensorad.ir.tensor import Compute, Tensor, outputs
+from tensorad.ir.records import is_record, same_record
+from tensorad.ir.tensor import CallRule, Compute, FunctionCall, MaybeTensors, Tensor, outputs
 from tensorad.ir.weak import settled
 from tensorad.te.checks import check_name, element, excerpt, foreign_leaf, operand
 
@@ -33,7 +34,8 @@ def stop_gradient(x: Any, mode: str = "both") -> Any:
     """x itself, with derivative zero in every derivation of a mode, of every order.
 
     Args:
-        x: an expression of a formula, a number, or a whole tensor (the result is a tensor).
+        x: an expression of a formula, a number, or a whole tensor (the result is a tensor), also
+            what stands for a value of a data type in a program.
             Integers and booleans are constants of derivatives already.
         mode: "reverse" stops `vjp`, `grad` and what else is in reverse mode, and lets `jvp` and
             levels pass; "forward" the other way round; "both" stops every derivative. What a
@@ -49,11 +51,28 @@ def stop_gradient(x: Any, mode: str = "both") -> Any:
     name = _STOPS[mode]
     if not isinstance(x, Tensor):
         return stop(operand("the operand of stop_gradient", x), name)
+    if is_record(x.dtype):
+        return _stopped_value(x, name)
     if not x.dtype.is_float:
         return x
     axes = compute_axes(x.shape)
     stopped = stop(broadcast_read(x, axes), name)
     return outputs(Compute(f"{name}.{x.name}", axes, (stopped,)))[0]
+
+
+def _stopped_value(x: Tensor, name: str) -> Tensor:
+    """A value of a data type, or a function that data choose, whose call has a rule that stops."""
+
+    def stopped(op: FunctionCall, given: MaybeTensors, *more: object) -> MaybeTensors:
+        return [None]
+
+    def passed(op: FunctionCall, given: MaybeTensors, *more: object) -> MaybeTensors:
+        return given
+
+    reverse, forward = [
+        stopped if name in (_STOPS["both"], _STOPS[m]) else passed for m in ("reverse", "forward")
+    ]
+    return same_record(x, f"{name}.{x.name}", name, CallRule(reverse, forward))
 
 
 @dataclass(frozen=True, eq=False)

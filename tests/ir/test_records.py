@@ -11,6 +11,7 @@ import tensorad as ta
 from tensorad import topi
 from tensorad.errors import DTypeError, InternalError
 from tensorad.ir.dtypes import BOOL, FLOAT64, INT64
+from tensorad.ir.expr import int_const, local_size
 from tensorad.ir.records import (
     Definition,
     Field,
@@ -123,3 +124,24 @@ def test_what_is_made_later_is_made_once() -> None:
     assert asked == ["variants", "results"]
     with pytest.raises(InternalError, match="complete already"):
         called.complete([])
+
+
+def test_calls_give_sizes() -> None:
+    """A shape that each call has for itself: interpreted, and refused by the verifier."""
+    n = local_size("n")
+    (x,) = stand_ins([Field("x", (n,), FLOAT64)])
+    made = Definition("last", (x,), [Field("y", (), FLOAT64)], sizes=(n,))
+    (tail,) = [ta.compute((n - 1,), lambda i: x[i + 1], name="tail")]
+    (rest,) = recursion(made, (tail,), sizes=(n - 1,))
+    first = ta.compute((), lambda: x[0], name="first")
+    last = ta.compute((), lambda: n > 1, name="longer")
+    blocks = tuple([Block((x,), (t,)) for t in (first, rest)])
+    made.complete(outputs(Branch(("y",), (last, x), blocks)))
+    (given,) = stand_ins([Field("given", (4,), FLOAT64)])
+    (y,) = recursion(made, (given,), sizes=(int_const(4),))
+    verify([y])
+    assert ta.interpret(y, {given: np.array([3.0, 1.0, 4.0, 1.5])}) == 1.5
+    with pytest.raises(InternalError, match="x has another shape or dtype than given"):
+        verify([recursion(made, (given,), sizes=(int_const(5),))[0]])
+    with pytest.raises(InternalError, match="a param has a size that no call gives"):
+        verify(recursion(Definition("f", (x,), made.types).complete([first]), (x,)))

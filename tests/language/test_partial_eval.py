@@ -20,6 +20,11 @@ def power(x: Any, n: Any) -> Any:
 
 
 @ta.function
+def product(x: Any, n: Any) -> Any:
+    return ta.cond(n < 1, lambda: 1.0, lambda: x * product(x, n - 1))
+
+
+@ta.function
 def endless(x: Any, n: Any) -> Any:
     return endless(x, n + 1)
 
@@ -31,6 +36,9 @@ def test_functions_are_unfolded_within_a_budget() -> None:
     assert "a program only where it is evaluated" in str(found.steps(np.float64(2)))
     with pytest.raises(LimitError, match="power is unfolded more than 2 times"):
         partial_eval(lambda x, n: power(x, n), {"n": 3}, budget=2)(np.float64(2))
+    beyond = partial_eval(lambda x, n: product(x, n), {"n": 5}, budget=2)
+    assert beyond(np.float64(2)) == 32
+    assert str(beyond.steps(np.float64(2)).result).count("recur product") == 2
     with pytest.raises(LimitError, match="endless is called inside of more than 1,000 calls"):
         partial_eval(lambda x: endless(x, 0))(np.float64(2))
 

@@ -30,13 +30,14 @@ from tests.support.bad import (
     programs,
     recursion,
     references,
+    values,
 )
 from tests.support.refusals import Case, check
 
 LANGUAGE = (language_texts, language_types, language_runs)
 PARTS = (
     programs, loops, derivatives, modules, references, lenses, levels, examples, recursion, kinds,
-    equations, *LANGUAGE,
+    values, equations, *LANGUAGE,
 )  # fmt: skip
 EVERY = [case for part in PARTS for case in part.CASES]
 ENDLESS = (

@@ -10,6 +10,8 @@ import pytest
 import tensorad as ta
 from tensorad.errors import BindError, DefinitionError, ShapeError
 from tensorad.ir.text.parser import parse_program
+from tests.support.programs.higher.data import Cons, listed
+from tests.support.programs.higher.kit import same
 
 HALF = """\
 def half(x : float64[3]) -> float64[3]:
@@ -145,3 +147,31 @@ def test_a_cotangent_is_a_tree_like_the_result() -> None:
     value, (dx, dn) = m["f_adjoint"](x, 2, {"square": one, "n": None, "cube": (2 * one,)})
     assert value["n"] == 3 and value["cube"][0].tolist() == [1.0, 8.0, 27.0]
     assert dx.tolist() == (2 * x + 6 * x * x).tolist() and dn is None
+
+
+@ta.function
+def _total(xs: Any, w: Any) -> Any:
+    return ta.match(xs, lambda: 0.0, lambda h, t: ta.sin(h * w) + _total(t, w))
+
+
+@pytest.mark.slow
+def test_adjoints_of_values_of_data_types() -> None:
+    """They are values like them, and so is a cotangent."""
+    xs, w = listed(0.5, -1.0), np.float64(2.0)
+    m = ta.gradient(ta.module(_total.trace(xs, w)), "_total")
+    value, (by_xs, by_w) = m["_total_adjoint"](xs, w)
+    same((value, by_xs, by_w), (_total(xs, w), *ta.grad(_total, (0, 1))(xs, w)))
+    assert "recur gradient_List(xs" in str(m)
+
+    def grown(xs: Any, w: Any) -> Any:
+        return Cons(w * w, xs)
+
+    made = ta.module(ta.function(grown).trace(xs, w))
+    given = listed(1.0, 2.0, 3.0)
+    for adjoint in (
+        ta.gradient(made, "grown", cotangent="c")["grown_adjoint"](xs, w, given),
+        ta.gradient(made, "grown", cotangent=given)["grown_adjoint"](xs, w),
+    ):
+        same(adjoint, (listed(4.0, 0.5, -1.0), (listed(2.0, 3.0), 4.0)))
+    (none,) = ta.gradient(made, "grown", "xs", cotangent=given)["grown_adjoint"](xs, w)[1]
+    same(none, listed(2.0, 3.0))

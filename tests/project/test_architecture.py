@@ -31,6 +31,7 @@ MAX_FUNCTION = 60
 MAX_FILES = 20
 """In a folder."""
 
+_TE = {"errors", "config", "ir", "simplify", "autodiff"}
 _COMPILED = {"errors", "process", "ir", "simplify", "autodiff", "codegen", "compiled"}
 BELOW = {
     "errors": set(),
@@ -53,25 +54,12 @@ BELOW = {
         "ir",
         "simplify",
     },
-    "te": {"errors", "config", "ir", "simplify", "autodiff"},
+    "te": _TE,
     "topi": {"errors", "config", "ir", "te"},
     "codegen": {"errors", "config", "process", "collector", "passes", "ir", "simplify"},
     "compiled": {"errors", "config", "ir", "simplify", "autodiff", "codegen"},
     "tuning": {"errors", "config", "process", "ir", "codegen", "compiled"},
-    "building": {
-        "tuning",
-        "errors",
-        "config",
-        "progress",
-        "collector",
-        "ir",
-        "simplify",
-        "autodiff",
-        "te",
-        "topi",
-        "codegen",
-        "compiled",
-    },
+    "building": {*_TE, "te", "topi", "codegen", "compiled", "tuning", "progress", "collector"},
     "program": {
         "errors",
         "process",
@@ -226,6 +214,14 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "text": {*_LOW, "elementary", ".", "analysis", "arrays"},
         "reference": {*_LOW, "elementary", ".", "analysis", "arrays", "text"},
     },
+    "tensorad/language": {
+        "types.py": set(),
+        "terms.py": {"types.py"},
+        "values.py": {"types.py", "terms.py"},
+        "residual": {"types.py", "terms.py", "values.py"},
+        ".": {"types.py", "terms.py", "values.py", "residual"},
+        "__init__.py": {"terms.py", "values.py", "."},
+    },
     "tensorad/program": {
         "data": set(),
         "trees.py": {"data"},
@@ -233,8 +229,8 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "values.py": {"data", "trees.py"},
         "calls.py": {"data", "trees.py", "values.py"},
         "leaf_types.py": {"data", "trees.py", "values.py", "calls.py"},
-        "references": {"data", "trees.py", "sides.py", "values.py", "calls.py", "leaf_types.py"},
-        "calling": {"data", "trees.py", "values.py", "calls.py", "leaf_types.py"},
+        "references": {*_TREES, "leaf_types.py"},
+        "calling": {"data", "trees.py", "values.py", "calls.py", "leaf_types.py", "sides.py"},
         "carries.py": {*_TREES, "references", "leaf_types.py"},
         "checkpointing": {"trees.py", "values.py", "calls.py", "carries.py"},
         ".": {*_TREES, "references", "leaf_types.py", "calling", "carries.py", "checkpointing"},

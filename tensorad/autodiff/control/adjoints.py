@@ -44,7 +44,14 @@ from tensorad.autodiff.control.residuals import (
     own_sizes,
     residuals,
 )
-from tensorad.autodiff.control.rows import added_to, from_rows, further_parts, rows_of
+from tensorad.autodiff.control.rows import (
+    added_to,
+    from_rows,
+    further_parts,
+    in_order,
+    rows_of,
+    with_row,
+)
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import block_ops, tells_trips
 from tensorad.ir.arrays.checkpoints import Checkpoint
@@ -120,9 +127,12 @@ class _LoopAdjoints:
         for p, t in found.adjoints.items():
             whole = last[p] if p in last else self.all_rows(saved(reverse, t), p)
             sent.append(self.sent(p, whole, begun=p in self.starts))
+        wholes: dict[Tensor, Tensor] = {}
         for p, row in found.parts:
-            sent.append(self.sent(p, from_rows(saved(reverse, row.value), row, self.batch, p)))
-        return sent
+            part = from_rows(saved(reverse, row.value), row, self.batch, p)
+            before = wholes.get(p, self.starts.get(p))
+            wholes[p] = part if before is None else added_to(before, part)
+        return sent + [self.sent(p, whole, begun=p in self.starts) for p, whole in wholes.items()]
 
     def replayed(self, needed: Residuals) -> Replayed | None:
         """The carries of an iteration, if the loop stores some of them alone."""
@@ -309,12 +319,21 @@ class _LoopAdjoints:
         return found
 
     def add_fixed(self, p: Tensor, t: Tensor, found: Backwards) -> None:
-        """What an iteration adds to a sum for a fixed operand: rows, and what is carried."""
+        """What an iteration adds to a sum for a fixed operand: rows, or what is carried.
+
+        The sum is made in the order of iterations either way, so that segments of a loop, which go
+        on from each other's sums, give the same bits.
+        """
         own, rest = rows_of(t, self.batch, self.op.counter, dim_of(self.op.trips))
-        found.parts += [(p, further_parts(r, self.batch, self.own)) for r in own]
-        if rest is not None:
-            found.heads[p] = like(p, self.batch)
-            found.adjoints[p] = added_to(found.heads[p], rest)
+        rows = in_order(own, self.op.reverse)
+        if rest is None and rows is not None:
+            found.parts += [(p, further_parts(r, self.batch, self.own)) for r in rows]
+            return
+        found.heads[p] = total = like(p, self.batch)
+        total = total if rest is None else added_to(total, rest)
+        for row in own:
+            total = with_row(total, row, self.batch, self.op.counter)
+        found.adjoints[p] = total
 
     def in_parts(
         self, found: Backwards, needed: Residuals, own: Sequence[Tensor]

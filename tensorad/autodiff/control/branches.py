@@ -18,9 +18,9 @@ from tensorad.autodiff.control.heads import (
     the_same,
 )
 from tensorad.autodiff.control.pieces import like, unread, with_dtype
-from tensorad.autodiff.control.records import nothing
 from tensorad.autodiff.control.residuals import note_stored, own_sizes, residuals
 from tensorad.autodiff.control.rows import Places, from_parts, parts_of
+from tensorad.autodiff.local.records import nothing
 from tensorad.ir.analysis.blocks import block_ops
 from tensorad.ir.arrays.checkpoints import Checkpoint
 from tensorad.ir.expr import FALSE, TRUE

@@ -11,8 +11,8 @@ from tensorad.autodiff.adjoints.adjoint import Adjoint, Target, store, variable,
 from tensorad.autodiff.adjoints.contributions import Contribution
 from tensorad.autodiff.adjoints.switched import collected, number, reached, switched_on
 from tensorad.autodiff.control.pieces import with_dtype
-from tensorad.autodiff.control.records import added
 from tensorad.autodiff.local.overrides import Rules
+from tensorad.autodiff.local.records import added
 from tensorad.ir.analysis.blocks import ops_between
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.dtypes import BOOL

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, whole
-from tensorad.autodiff.control.records import nothing, tangent_dtype
+from tensorad.autodiff.local.records import nothing, tangent_dtype
 from tensorad.ir.arrays.elementwise import compute_axes, same_dim
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import FALSE, Expr, cast, const, logical_and, read, select

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tensorad.autodiff.adjoints.adjoint import Adjoint, whole
 from tensorad.autodiff.control.heads import Given, Head, Sent, always
-from tensorad.autodiff.control.records import derivative_of, parts_of_derivative, places
-from tensorad.errors import GradError
+from tensorad.autodiff.local.records import (
+    added,
+    check_no_batch,
+    derivative_of,
+    parts_of_derivative,
+    places,
+)
 from tensorad.ir.records import Fields, Inject, RecordType
-from tensorad.ir.tensor import Control, Shape, Tensor, outputs
-
-
-def check_no_batch(op: Control, batch: Shape) -> None:
-    """Derivatives of records have no further axes.
-
-    Raises:
-        GradError: they are asked for, by a full Jacobian.
-    """
-    if batch:
-        raise GradError(
-            f"a full Jacobian goes through {op.name}, a value of a data type or a call of a "
-            "function by itself.",
-            hint="use vjp or jvp with one direction, and vmap over directions.",
-        )
+from tensorad.ir.tensor import Shape, Tensor, outputs
 
 
 def inject_adjoints(op: Inject, given: Given) -> list[Sent]:
@@ -75,3 +67,15 @@ def fields_tangents(
     parts = parts_of_derivative(tangents[record], dtype, op.tag)
     made = outputs(op)
     return dict(zip([made[k] for k in places(dtype.variants[op.tag])], parts, strict=True))
+
+
+class RecordSums(dict[Tensor, Tensor]):
+    """Derivatives by records that a sweep has collected so far."""
+
+    def receive(self, t: Tensor, part: Tensor) -> None:
+        """One more part."""
+        self[t] = added(self[t], part) if t in self else part
+
+    def adjoint(self, t: Tensor) -> Adjoint | None:
+        """What is collected."""
+        return whole(self[t]) if t in self else None

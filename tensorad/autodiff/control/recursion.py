@@ -18,10 +18,10 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from tensorad.autodiff.control.activity import active_inside, active_tensors
 from tensorad.autodiff.control.heads import BlockVjp, Given, Seed, Sent, always
 from tensorad.autodiff.control.pieces import with_dtype, zeros_like
-from tensorad.autodiff.control.record_flows import check_no_batch
-from tensorad.autodiff.control.records import tangent_dtype
 from tensorad.autodiff.local.overrides import Rules
-from tensorad.ir.analysis.blocks import ops_between
+from tensorad.autodiff.local.records import check_no_batch, tangent_dtype
+from tensorad.errors import GradError
+from tensorad.ir.analysis.blocks import block_ops, inner_ops, ops_between
 from tensorad.ir.analysis.passed_on import passed_on
 from tensorad.ir.records import (
     Definition,
@@ -29,6 +29,7 @@ from tensorad.ir.records import (
     RecordType,
     Recursion,
     Variant,
+    definitions_in,
     fields_of,
     inject,
     recursion,
@@ -103,7 +104,7 @@ def recursion_adjoints(op: Recursion, given: Given) -> list[Sent]:
         for t in found.results
         if t.dtype.is_differentiable
     ]
-    adjoints = recursion(found.by.linear, (*found.given(op), *heads), op.source)
+    adjoints = recursion(found.by.linear, (*found.given(op), *heads), op.source, op.sizes)
     pairs = zip(found.by.wanted, adjoints, strict=True)
     return [Sent(op.operands[k], t, always) for k, t in pairs if k in moving]
 
@@ -115,7 +116,7 @@ def recursion_tangents(op: Recursion, given: Moving) -> dict[Tensor, Tensor]:
     found = _derived_call(op, _Pushed, tuple(moving), given.jvp, given.read)
     wanted = [op.operands[k] for k in found.by.wanted]
     along = [given.tangents[t] if t in given.tangents else zeros_like(t, ()) for t in wanted]
-    tangents = recursion(found.by.linear, (*found.given(op), *along), op.source)
+    tangents = recursion(found.by.linear, (*found.given(op), *along), op.source, op.sizes)
     smooth = [t for t in found.results if t.dtype.is_differentiable]
     return dict(zip(smooth, tangents, strict=True))
 
@@ -146,7 +147,8 @@ def _derived_call(
     if isinstance(found, Derived) and set(moving) <= set(found.wanted) and made[-1] not in moved:
         return _Call(found, made[-1], made[:-1])
     found = derived(op.definition, mode, moving, differentiate)
-    return _Call(found, recursion(found.saving, op.operands, op.source)[-1], made)
+    saving = recursion(found.saving, op.operands, op.source, op.sizes)
+    return _Call(found, saving[-1], made)
 
 
 def derived(
@@ -192,9 +194,13 @@ class _Derivation(ABC, Generic[Block_]):
         of = [_moved(types[k]) for k in self.smooth]
         own, made = (of, by) if self.is_reverse else (by, of)
         self.given = stand_ins([saved, *again, *own])
-        totals = definition.totals
-        saving = Definition(f"{name}_saving", self.params, (*types, saved), definition, totals)
-        linear = Definition(f"d{name}", self.given, made, totals=self.totals(shared))
+        totals, sizes = definition.totals, definition.sizes
+        saving = Definition(
+            f"{name}_saving", self.params, (*types, saved), definition, totals, sizes, definition
+        )
+        linear = Definition(
+            f"d{name}", self.given, made, totals=self.totals(shared), sizes=sizes, origin=definition
+        )
         self.result = Derived(
             saving.later(lambda: self.made.saving, definition),
             linear.later(lambda: self.made.linear, definition),
@@ -219,7 +225,7 @@ class _Derivation(ABC, Generic[Block_]):
         again = 1 + len(self.result.shared)
         record, own = self.given[0], self.given[again:]
         moved = self.moved(call, own)
-        shared = [self.params[k] for k in self.result.shared]
+        shared = dict.fromkeys([self.params[k] for k in self.result.shared])
         read = _read_of(call, self.params, moved, own)
         needed = [t for t in read if t not in shared]
         fields = [Field(f"{t.name}_{n}", t.shape, t.dtype) for n, t in enumerate(needed)]
@@ -234,13 +240,15 @@ class _Derivation(ABC, Generic[Block_]):
         """What the definition does, the calls in it saving what their derivatives read."""
         block = self.definition.block
         calls = _active_calls(block, [block.params[k] for k in self.wanted])
+        for d in calls:
+            _check_order(self.definition, d)
 
         def saving(op: Control, saves: Saves, around: Around) -> Sequence[Tensor]:
             if not isinstance(op, Recursion) or op.definition not in calls:
                 return values_of(op, saves)
             wanted = calls[op.definition]
             found = derived(op.definition, type(self), wanted, self.differentiate)
-            return recursion(found.saving, op.operands, op.source)[:-1]
+            return recursion(found.saving, op.operands, op.source, op.sizes)[:-1]
 
         results = inner_first(block.results, block.params, saving)
         names = tuple([f.name for f in self.definition.types])
@@ -319,6 +327,49 @@ def _read_of(
         else:
             stack += reversed(op_inputs(t.op))
     return list(found)
+
+
+def _check_order(definition: Definition, called: Definition) -> None:
+    """What a definition calls is no higher derivative of it, nor of what calls it.
+
+    Raises:
+        GradError: it is, and derivatives of ever higher orders would be needed.
+    """
+    (root, order), (other, higher) = _order(definition), _order(called)
+    if higher <= order or not _reaches(other, root):
+        return
+    raise GradError(
+        f"{root.name} calls a derivative of {other.name}"
+        f"{' itself' if other is root else ''}, whose derivative needs derivatives of "
+        "ever higher orders: as many as calls are nested, which only data tell.",
+        where=f"{called.name}, called by {definition.name}",
+        hint="differentiate outside of the recursion; or let the number of calls be a static "
+        "argument (static_argnames) that a Python if ends, so that each order is a function of its "
+        "own.",
+    )
+
+
+def _order(d: Definition) -> tuple[Definition, int]:
+    """What a definition is a derivative of, and of which order."""
+    order = 0
+    while d.origin is not None:
+        d, order = d.origin, order + 1
+    return d, order
+
+
+def _reaches(start: Definition, wanted: Definition) -> bool:
+    """Whether calls of a definition may come to another one, or a derivative of it."""
+    seen: dict[Definition, None] = {}
+    stack = [start]
+    while stack:
+        d, _ = _order(stack.pop())
+        if d is wanted:
+            return True
+        if d not in seen:
+            seen[d] = None
+            ops = block_ops(d.block)
+            stack += definitions_in([o for o in (*ops, *inner_ops(ops)) if isinstance(o, Control)])
+    return False
 
 
 def _active_calls(block: Block, start: Sequence[Tensor]) -> dict[Definition, Active]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorad.autodiff.control.records import added
+from tensorad.autodiff.local.records import added
 from tensorad.ir.arrays.elementwise import compute_axes, elementwise, same_dim
 from tensorad.ir.expr import (
     ZERO,
     Axis,
     Call,
+    Const,
     Expr,
     LocalSize,
     add,
@@ -86,6 +87,24 @@ def rows_of(
     rows = [Row(d, c, _row(op, n + d, add(counter, c), es, trips)) for (d, c), es in found.items()]
     left = summed(rest)
     return rows, None if left is None else _compute(op.name, op.axes, left, op.source)
+
+
+def in_order(rows: Sequence[Row], is_reversed: bool) -> Sequence[Row] | None:
+    """The rows in the order in which the reverse of a loop gives them to an element.
+
+    Args:
+        is_reversed: whether the loop counts from above.
+    Returns:
+        None if there are three or more, and no such order is known.
+    """
+    if len(rows) < 3:
+        return rows
+    apart = [linear_form(r.offset).plus(linear_form(rows[0].offset), -1).to_expr() for r in rows]
+    if any(r.dim != rows[0].dim for r in rows) or not all(isinstance(e, Const) for e in apart):
+        return None
+    numbers = [int(e.value) for e in apart if isinstance(e, Const)]
+    order = sorted(range(len(rows)), key=lambda n: -numbers[n] if is_reversed else numbers[n])
+    return [rows[n] for n in order]
 
 
 def pinned(condition: Expr, axes: Sequence[Axis], counter: LocalSize) -> tuple[int, Expr] | None:
@@ -209,6 +228,16 @@ def from_rows(saved: Tensor, row: Row, batch: Shape, like: Tensor) -> Tensor:
     if conditions:
         body = select(logical_and(*conditions), body, const(0, saved.dtype))
     return outputs(Compute(f"d{like.name}", axes, (body,)))[0]
+
+
+def with_row(total: Tensor, row: Row, batch: Shape, counter: LocalSize) -> Tensor:
+    """A sum so far, and the row that one iteration adds."""
+    axes = compute_axes(total.shape)
+    at = axes[len(batch) + row.dim]
+    old = read(total, axes)
+    new = add(old, read(row.value, tuple([a for a in axes if a is not at])))
+    body = select(call("eq", at, add(counter, row.offset)), new, old)
+    return outputs(Compute(f"{total.name}", axes, (body,)))[0]
 
 
 def added_to(total: Tensor, t: Tensor) -> Tensor:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from tensorad.autodiff.local.linearity import freed
 from tensorad.autodiff.local.overrides import Transpose, input_like, is_free
+from tensorad.autodiff.local.record_gradients import as_derivative, has_gradient
+from tensorad.autodiff.local.records import added, check_no_batch
 from tensorad.errors import GradError
 from tensorad.ir.analysis.blocks import captures, inner_ops, op_sizes, ops_between
 from tensorad.ir.arrays.elementwise import elementwise
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import int_const, local_size
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import (
     Block,
     CallRule,
@@ -48,24 +51,28 @@ class RuleOfCall:
 
     @property
     def deps(self) -> tuple[Tensor, ...]:
-        """The float operands; one that stands at several places is there as often."""
-        return tuple([t for t in self.call.operands if t.dtype.is_float])
+        """The operands that derivatives flow to; one that stands at several places is there as
+        often."""
+        return tuple([t for t in self.call.operands if has_gradient(t.dtype)])
 
     def all_adjoints(
         self, heads: MaybeTensors, batch: Shape, vjp: Transpose, so_far: SoFar
     ) -> MaybeTensors:
-        """The adjoints of the deps, for heads of what is made.
+        """The adjoints of the deps, for heads of what is made; with leading axes none of values of
+        data types.
 
         A rule without directions (`Foreign`) is asked where what is given to it is stopped later.
         """
         if self.rule.adjoints is None and self.rule.tangents is None:
             return [None] * len(self.deps)
+        check_no_batch(self.call, batch, self.made)
         if self.rule.adjoints is None:
-            return self._transposed_tangents(heads, vjp)
+            return self._transposed_tangents(heads, batch, vjp)
         if not batch or self.rule.takes_batches:
             return self._adjoints(heads, so_far)
         plain = self._like_made(heads)
-        found = self._adjoints(plain, so_far)
+        pairs = zip(self.deps, self._adjoints(plain, so_far), strict=True)
+        found = [None if is_record(d.dtype) else t for d, t in pairs]
         made = at_each(found, plain, heads, batch, vjp)
         return self._freed(made, plain, "vjp")
 
@@ -73,6 +80,9 @@ class RuleOfCall:
         """The tangents of what is made."""
         if self.rule.adjoints is None and self.rule.tangents is None:
             return [None] * len(self.made)
+        pairs = zip(self.deps, tangents, strict=True)
+        moving = [*self.made, *[d for d, t in pairs if t is not None]]
+        check_no_batch(self.call, batch, moving)
         if self.rule.tangents is None:
             return self._transposed_adjoints(tangents, vjp)
         if not batch or self.rule.takes_batches:
@@ -82,13 +92,19 @@ class RuleOfCall:
         made = at_each(found, plain, tangents, batch, vjp)
         return self._freed(made, plain, "jvp")
 
-    def _transposed_tangents(self, heads: MaybeTensors, vjp: Transpose) -> MaybeTensors:
+    def _transposed_tangents(
+        self, heads: MaybeTensors, batch: Shape, vjp: Transpose
+    ) -> MaybeTensors:
         plain = self._like_deps(self.deps)
         directions = [d for d in plain if d is not None]
         total: list[Tensor | None] = [None] * len(plain)
         for tangent, head in zip(self._tangents(plain), heads, strict=True):
             if tangent is not None and head is not None:
-                live = [n for n, d in enumerate(directions) if not is_free([tangent], [d])]
+                live = [
+                    n
+                    for n, d in enumerate(directions)
+                    if not is_free([tangent], [d]) and not (batch and is_record(d.dtype))
+                ]
                 parts = vjp(tangent, [directions[n] for n in live], head) if live else ()
                 for n, part in zip(live, parts, strict=True):
                     total[n] = _plus(total[n], part)
@@ -110,32 +126,32 @@ class RuleOfCall:
         assert self.rule.adjoints is not None, "the caller has looked"
         found = self.rule.adjoints(self.call, heads, so_far)
         pairs = zip(self.call.operands, found, strict=True)
-        return [part for t, part in pairs if t.dtype.is_float]
+        return [part for t, part in pairs if has_gradient(t.dtype)]
 
     def _tangents(self, tangents: MaybeTensors) -> MaybeTensors:
         assert self.rule.tangents is not None, "the caller has looked"
         rest = iter(tangents)
-        own = [next(rest) if t.dtype.is_float else None for t in self.call.operands]
+        own = [next(rest) if has_gradient(t.dtype) else None for t in self.call.operands]
         return self.rule.tangents(self.call, own)
 
     def _like_made(self, heads: MaybeTensors) -> list[Tensor | None]:
-        """An input for each head of a float."""
+        """An input for each head of what has a derivative."""
         pairs = zip(self.made, heads, strict=True)
-        floats = [(t, t.dtype.is_float and h is not None) for t, h in pairs]
-        return [input_like(f"d{t.name}", t) if wanted else None for t, wanted in floats]
+        return [_input(t) if has_gradient(t.dtype) and h is not None else None for t, h in pairs]
 
     def _like_deps(self, tangents: MaybeTensors) -> list[Tensor | None]:
         """An input for each tangent."""
         pairs = zip(self.deps, tangents, strict=True)
-        return [None if t is None else input_like(f"d{d.name}", d) for d, t in pairs]
+        return [None if t is None else _input(d) for d, t in pairs]
 
     def _freed(self, made: MaybeTensors, inputs: MaybeTensors, given: str) -> MaybeTensors:
-        """What is made, which does not depend on the inputs of a linear rule.
+        """What is made, which does not depend on the inputs of a linear rule; those for values of
+        data types are not told from these, whose alternatives it depends on.
 
         Raises:
             GradError: it does.
         """
-        found = freed(made, [t for t in inputs if t is not None])
+        found = freed(made, [t for t in inputs if t is not None and not is_record(t.dtype)])
         if found is not None:
             return found
         what = "adjoint" if given == "vjp" else "tangents"
@@ -150,8 +166,16 @@ def _nothing(t: Tensor) -> None:
     """Forward mode collects no adjoints."""
 
 
+def _input(t: Tensor) -> Tensor:
+    """What a rule is asked with to be transposed: it has the alternatives of a value of a data
+    type, since where nothing is in a direction nothing flows back."""
+    return as_derivative(t) if is_record(t.dtype) else input_like(f"d{t.name}", t)
+
+
 def _plus(total: Tensor | None, part: Tensor) -> Tensor:
-    return part if total is None else elementwise("add", total, part)
+    if total is None:
+        return part
+    return added(total, part) if is_record(part.dtype) else elementwise("add", total, part)
 
 
 def at_each(

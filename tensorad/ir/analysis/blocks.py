@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from tensorad.ir.expr import Axis, Expr, Size
 from tensorad.ir.order import REDUCE, sizes_in
+from tensorad.ir.records import Recursion
 from tensorad.ir.tensor import (
     Block,
     Compute,
@@ -164,6 +165,8 @@ def own_sizes(op: Op) -> dict[Size, None]:
     roots = [*op_expressions(op), *_bounds(op)]
     if isinstance(op, Loop):
         roots.append(op.trips)
+    elif isinstance(op, Recursion):
+        roots += op.sizes
     elif not isinstance(op, Control):
         roots += map(dim_expr, op.shape)
     return dict.fromkeys(sizes_in(*roots))

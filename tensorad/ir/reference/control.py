@@ -72,7 +72,10 @@ def run_control(
         case Recursion():
             block = op.definition.block
             given_to = dict(zip(block.params, [arrays[t] for t in op.operands], strict=True))
-            made = interpreter.evaluate(block.results, given_to, sizes)
+            own = dict(sizes)
+            for s, e in zip(op.definition.sizes, op.sizes, strict=True):
+                own[s] = interpreter.value(e, sizes)
+            made = interpreter.evaluate(block.results, given_to, own)
             return dict(zip(outputs(op), made, strict=True))
     raise InternalError(f"{type(op).__name__} has no meaning")
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.errors import LimitError
+from tensorad.errors import LimitError, UserError
 from tensorad.ir.analysis.blocks import op_sizes
 from tensorad.ir.expr import Const, Expr
 from tensorad.ir.reference.interpret import interpret
@@ -46,19 +46,26 @@ class Evaluation:
     made: list[Tensor] = field(default_factory=list)
     values: dict[Tensor, Any] = field(default_factory=dict)
 
+    def is_spent(self, function: object) -> bool:
+        """Whether a function was unfolded as often as it may be: further calls stay calls."""
+        return self.unfolded.get(function, 0) >= self.budget
+
+    def spent(self, name: str, error: UserError) -> LimitError:
+        """What to say of a function that was unfolded so often, and is no program by itself."""
+        first = str(error).split("\n")[0]
+        return LimitError(
+            f"{name} is unfolded more than {self.budget:,} times; as a call it is refused: {first}",
+            hint="pass a larger budget=, or repeat with a loop.",
+        )
+
     @contextmanager
     def unfolding(self, function: object, name: str) -> Iterator[None]:
         """Within, a call of a function is unfolded.
 
         Raises:
-            LimitError: this one was too often, or too many are.
+            LimitError: too many are, inside of each other.
         """
-        count = self.unfolded[function] = self.unfolded.get(function, 0) + 1
-        if count > self.budget:
-            raise LimitError(
-                f"{name} is unfolded more than {self.budget:,} times.",
-                hint="pass a larger budget=, or repeat with a loop.",
-            )
+        self.unfolded[function] = self.unfolded.get(function, 0) + 1
         if self.depth >= MOST_CALLS:
             raise LimitError(
                 f"{name} is called inside of more than {MOST_CALLS:,} calls.",

@@ -17,6 +17,7 @@ from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import Expr, LocalSize, Read, const, int_const, read, select, size_var
 from tensorad.ir.order import sizes_in
 from tensorad.ir.rebuild import map_op
+from tensorad.ir.records import Recursion
 from tensorad.ir.tensor import (
     Branch,
     Compute,
@@ -55,7 +56,7 @@ def unrolled(tensors: Sequence[Tensor], sizes: Mapping[str, int] | None = None) 
         sizes: values of the symbolic sizes that decide how often loops run, and of what only
             the run tells of that (`iteration_sizes`).
     Raises:
-        BindError: how often a loop runs is not known.
+        BindError: how often a loop runs is not known, or functions call themselves.
         LimitError: that is more than 10,000 iterations of all loops.
     """
     values: Values = {size_var(name): n for name, n in (sizes or {}).items()}
@@ -68,9 +69,13 @@ MOST_ITERATIONS: Final = 10_000
 
 
 def iteration_sizes(roots: Iterable[Tensor]) -> dict[Expr, Expr]:
-    """For each number of iterations that only the run tells the symbolic size it is called by."""
+    """For each number of iterations that only the run tells, and each size that calls of a
+    definition give, the symbolic size it is called by."""
     ops = topological_ops(roots)
-    own = dict.fromkeys([op.trips for op in (*ops, *inner_ops(ops)) if tells_trips(op)])
+    every = (*ops, *inner_ops(ops))
+    own: dict[Expr, None] = dict.fromkeys([op.trips for op in every if tells_trips(op)])
+    calls = [op for op in every if isinstance(op, Recursion)]
+    own.update(dict.fromkeys([s for op in calls for s in op.definition.sizes]))
     names = SizeNames()
     for s in [s for op in ops for s in op_sizes(op)] if own else ():
         if not isinstance(s, LocalSize):
@@ -100,6 +105,12 @@ class _Unrolling:
         """Images of the outputs and of what is saved."""
         if isinstance(op, Loop):
             return self.loop(op, image, values, kept)
+        if not op.blocks:
+            raise BindError(
+                f"only data tell what {op.name} is: a value of a data type, or the result of a "
+                "function that calls itself.",
+                hint="measure what comes before or after it.",
+            )
         operands = [image[t] for t in op.operands]
         index = operands.pop(0) if isinstance(op, Branch) else None
         arms: list[list[Tensor]] = []

@@ -121,7 +121,7 @@ def _places_in(op: Op, counters: tuple[LocalSize, ...]) -> list[_Place]:
         return []
     if isinstance(op, Recursion):
         block = op.definition.block
-        return [_Place(block.results, block.params, ())]
+        return [_Place(block.results, block.params, op.definition.sizes)]
     around = (*counters, op.counter) if isinstance(op, Loop) else counters
     return [_Place(b.results, b.params, around) for b in op.blocks]
 

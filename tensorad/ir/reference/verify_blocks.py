@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorad.ir.arrays.checkpoints import Checkpoint
-from tensorad.ir.dtypes import BOOL
+from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import Expr, LocalSize
+from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Field, Fields, Inject, Recursion, Tag, is_record
 from tensorad.ir.tensor import Branch, Control, FunctionCall, Loop, Tensor, dim_expr
 from tensorad.ir.text.printer import format_expr
@@ -54,8 +55,7 @@ def verify_blocks(op: Control) -> None:
         case Inject():
             _verify_fields(op.operands, op.variant.fields)
         case Recursion():
-            _verify_given(op.definition.params, op.operands)
-            _verify_given(op.definition.block.results, op.results)
+            _verify_call(op)
         case _:
             raise Broken(f"unknown operation {type(op).__name__}")
     require(len(op.names) > 0, "an operation with blocks has no output")
@@ -70,6 +70,21 @@ def _verify_fields(values: Sequence[Tensor], fields: Sequence[Field]) -> None:
     for t, f in zip(values, fields, strict=True):
         fits = t.dtype is f.dtype and same_shape(t, f.shape)
         require(fits, f"{t.name} has another shape or dtype than the field {f.name}")
+
+
+def _verify_call(op: Recursion) -> None:
+    d = op.definition
+    for s in sizes_in(*[dim_expr(n) for p in d.params for n in p.shape]):
+        is_given = not isinstance(s, LocalSize) or s in dict.fromkeys(d.sizes)
+        require(is_given, "a param has a size that no call gives", s)
+    for e in op.sizes:
+        require(e.dtype is INT64, "the value of a size is not an int64 expression", e)
+    for params, given in ((d.params, op.operands), (d.types, d.block.results)):
+        require(len(params) == len(given), "operands do not fit the params of a definition")
+    for p, t in zip(d.params, op.operands, strict=True):
+        fits = p.dtype is t.dtype and same_shape(t, op.here(p.shape))
+        require(fits, f"{p.name} has another shape or dtype than {t.name}")
+    _verify_fields(d.block.results, d.types)
 
 
 def _verify_loop(op: Loop) -> None:

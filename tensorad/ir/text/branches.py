@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from tensorad.errors import counted
 from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import Expr, LocalSize, Size, local_size
-from tensorad.ir.tensor import Block, Branch, Loop, Tensor, dim_expr
+from tensorad.ir.tensor import Block, Branch, Loop, Replay, Tensor, dim_expr
 from tensorad.ir.text.blocks import TypeTree, placeholder_tree, same_type, type_of, type_text
 from tensorad.ir.text.controls import Controls, Ends, Given
 from tensorad.ir.text.operations import Target
-from tensorad.ir.text.program import Operand, Tree, forest_leaves, tree_leaves
+from tensorad.ir.text.program import Operand, Replayed, Tree, forest_leaves, tree_leaves
 from tensorad.ir.text.tokens import Token
 from tensorad.ir.text.trampoline import Steps
 
@@ -100,6 +100,9 @@ class Branches(Controls):
             blocks.append(_block(test_operands, [t for _, t in tested[1]]))
             scopes.append(tested[0])
             kept.append(tested[2])
+        replay, replayed = None, None
+        if self.sees("replay") and self.ahead(1).kind == "number":
+            replay, replayed = yield self.replay(groups)
         carried = [o.params for o, _ in groups[0]]
         names, inside = self.outputs_of(targets, carried, token, len(saves))
         op = Loop(
@@ -107,9 +110,51 @@ class Branches(Controls):
             counter=sizes[label], trips=trips, carries=len(forest_leaves(carried)),
             scanned=len(forest_leaves([t for _, t in groups[1]])),
             count=None if count is None else count[1], reverse=reverse, source=self.source(token),
+            replay=replay,
         )  # fmt: skip
         index = None if count is None else count[0]
-        yield self.finish(targets, inside, op, operands, kept, scopes, index)
+        yield self.finish(targets, inside, op, operands, kept, scopes, index, None, replayed)
+
+    def replay(self, groups: Sequence[Sequence[Given]]) -> Steps[tuple[Replay, Replayed]]:
+        """replay 3 (first, count, s) fixed (w): and the states after so many iterations."""
+        self.expect("replay")
+        token = self.expect_kind("number", "how many states are stored")
+        self.expect("(")
+        names = [self.name("the number of an iteration")]
+        while self.accept(","):
+            names.append(self.name("how many iterations, or a state"))
+        self.expect(")")
+        states = len(names) - 2
+        carried = [t for o, _ in groups[0] for t in tree_leaves(o.params)]
+        if not token.text.isdigit() or not 0 < states < len(carried):
+            self.refuse(
+                "a replay has the number of an iteration, how many iterations, and states, which "
+                "are the first carries.",
+                token,
+            )
+        kinds = [(INT64, ()), (INT64, ()), *[(t.dtype, t.shape) for t in carried[:states]]]
+        own = [
+            Operand(name, name, placeholder_tree(name, kind))
+            for name, kind in zip(names, kinds, strict=True)
+        ]
+        given: list[Given] = []
+        if self.accept("fixed"):
+            given = yield self.operands(named=False)
+        operands = [*own, *[o for o, _ in given]]
+        every = [t for some in groups for _, tree in some for t in tree_leaves(tree)]
+        fixed: list[int] = []
+        for t in forest_leaves([tree for _, tree in given]):
+            at = [n for n, other in enumerate(every) if other is t]
+            if not at:
+                self.refuse(f"{t.name} is no operand of the loop.", token)
+            fixed.append(at[-1])
+        self.expect(":")
+        scope, results, _ = yield self.block(operands, {})
+        block = _block(operands, [t for _, t in results])
+        if not same_type([type_of(t) for _, t in results], list(kinds[2:])):
+            self.refuse("a replay yields the states.", token)
+        made = Replay(states, int(token.text), block, tuple(fixed))
+        return made, Replayed(tuple(operands), scope)
 
     def trips(self) -> Steps[Expr]:
         """How many iterations: a formula of sizes, or a name that the loop gives its value."""

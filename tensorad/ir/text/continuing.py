@@ -11,7 +11,7 @@ from tensorad.ir.analysis.blocks import ops_between
 from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.expr import Read, Size
 from tensorad.ir.tensor import Compute, FunctionCall, Placeholder, Tensor, outputs, saved
-from tensorad.ir.text.listing import Lister, Own, name_fields, saves_behind, shaped, signature_of
+from tensorad.ir.text.listing import Lister, Own, name_fields, saves_behind, signature_of
 from tensorad.ir.text.names import Names
 from tensorad.ir.text.program import (
     Bind,
@@ -25,6 +25,7 @@ from tensorad.ir.text.program import (
     Scope,
     Tree,
     forest_leaves,
+    shaped,
     tree_leaves,
 )
 from tensorad.ir.text.trampoline import Steps, run
@@ -280,8 +281,10 @@ def _names_of(f: ProgramFunction) -> dict[str, None]:
             else:
                 found[b.name] = None
             if isinstance(b, Run):
-                found.update(dict.fromkeys([o.name for o in b.operands if o.name]))
-                scopes += b.scopes
+                replayed = b.replay.operands if b.replay is not None else ()
+                own = [o.name for o in (*b.operands, *replayed) if o.name]
+                found.update(dict.fromkeys(own))
+                scopes += b.every_scope
     return found
 
 

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
 
 from tensorad.errors import counted
 from tensorad.ir.arrays.checkpoints import Checkpoint
-from tensorad.ir.expr import Size
-from tensorad.ir.records import Definition, Fields, Inject, RecordType, Recursion, Tag
-from tensorad.ir.tensor import Block, Control, FunctionCall, Tensor, outputs, saved
+from tensorad.ir.arrays.foreign import NamedRun, ResultChecks, foreign_call
+from tensorad.ir.dtypes import INT64, DType
+from tensorad.ir.expr import Expr, LocalSize, Size
+from tensorad.ir.records import (
+    Definition,
+    Fields,
+    Inject,
+    RecordType,
+    Recursion,
+    Tag,
+    at_sizes,
+)
+from tensorad.ir.tensor import (
+    Block,
+    Control,
+    FunctionCall,
+    Placeholder,
+    Shape,
+    Tensor,
+    outputs,
+    saved,
+)
 from tensorad.ir.text.blocks import (
     Known,
     TypeTree,
@@ -23,6 +44,7 @@ from tensorad.ir.text.operations import Operations, Target
 from tensorad.ir.text.program import (
     Bind,
     Operand,
+    Replayed,
     Run,
     Scope,
     Tree,
@@ -44,11 +66,15 @@ class Controls(Operations):
 
     Attributes:
         definitions: by name; what they do may be read later.
+        foreign: functions of Python, by name.
     """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.definitions: dict[str, Definition] = {}
+        self.foreign: Mapping[str, Callable[..., Any]] = {}
+        self.of_calls: dict[str, LocalSize] = {}
+        """Sizes that calls of definitions give, by names of the whole text."""
 
     def statements(self) -> Steps[None]:
         """All lines of a block up to the one that ends it."""
@@ -76,6 +102,9 @@ class Controls(Operations):
             word = self.next.text
             self.expect(word)
             yield self.call_of(targets, word)
+            self.end_of_line()
+        elif self.sees("foreign") and self.ahead(1).kind == "name":
+            yield self.foreign_of(targets)
             self.end_of_line()
         elif self.is_of_records():
             yield self.of_records(targets)
@@ -134,10 +163,16 @@ class Controls(Operations):
             if d is None:
                 self.refuse(f"undefined definition {self.next.text}.")
             self.take()
+            sizes = yield self.size_values(len(d.sizes))
             self.expect("(")
             given = yield self.values(")")
-            self.fitting([(t.dtype, t.shape) for t in d.params], given, token)
-            made = Recursion(names, self.flat(given), (), source=source, definition=d)
+            shapes = [at_sizes(t.shape, d.sizes, sizes) for t in d.params]
+            self.fitting(
+                [(t.dtype, s) for t, s in zip(d.params, shapes, strict=True)], given, token
+            )
+            made = Recursion(
+                names, self.flat(given), (), source=source, definition=d, sizes=tuple(sizes)
+            )
         else:
             made, given = self.read_record(word, names, source)
         if len(names) != len(made.results):
@@ -146,6 +181,22 @@ class Controls(Operations):
         function = made.definition.name if isinstance(made, Recursion) else None
         operands = [Operand(None, n, t) for n, t in given]
         yield self.finish(targets, outputs(made), made, operands, [], [], None, function)
+
+    def size_values(self, count: int) -> Steps[list[Expr]]:
+        """at [n//2]: what a call gives the sizes of a definition."""
+        token = self.next
+        found: list[Expr] = []
+        while self.accept("," if found else "at"):
+            if not found:
+                self.expect("[")
+            at = self.next
+            e = yield self.expression()
+            found.append(self.fitted(e, INT64, at))
+        if found:
+            self.expect("]")
+        if len(found) != count:
+            self.refuse(f"{counted(len(found), 'value')} for {counted(count, 'size')}.", token)
+        return found
 
     def read_record(
         self, word: str, names: tuple[str, ...], source: str
@@ -268,6 +319,35 @@ class Controls(Operations):
         operands = [Operand(None, n, t) for n, t in given]
         yield self.finish(targets, trees, op, operands, [saves], [], None, f.name)
 
+    def foreign_of(self, targets: Sequence[Target]) -> Steps[None]:
+        """foreign sort(x): a function of Python, from the table that the text is read with."""
+        self.take()
+        token = self.expect_kind("name", "the name of a function")
+        name = token.text
+        if name not in self.foreign:
+            self.refuse(
+                f"the text calls a function of Python, {name}, which is not given.", token,
+                hint=f"pass it beside the text, foreign={{{name!r}: f}}.",
+            )  # fmt: skip
+        self.expect("(")
+        given = yield self.values(")")
+        kinds: list[tuple[DType, Shape]] = []
+        for target in targets:
+            kind = (yield self.type_at(target.type)) if target.type is not None else None
+            if not isinstance(kind, tuple):
+                self.refuse(f"the type of {target.name} has to be told.", target.token)
+            kinds.append(kind)
+        names = tuple([t.name for t in targets])
+        checks = ResultChecks(names, tuple([np.dtype(str(dtype)) for dtype, _ in kinds]))
+        results = [
+            outputs(Placeholder(n, shape, dtype))[0]
+            for n, (dtype, shape) in zip(names, kinds, strict=True)
+        ]
+        run = NamedRun(self.foreign[name], name, checks)
+        op = foreign_call(name, self.source(token), self.flat(given), names, results, run)
+        operands = [Operand(None, n, t) for n, t in given]
+        yield self.finish(targets, outputs(op), op, operands, [{}], [], None, name)
+
     def keeps(self, results: int) -> int:
         """keep 1: how many results of a checkpoint are stored for its reverse."""
         if not self.accept("keep"):
@@ -310,6 +390,7 @@ class Controls(Operations):
         self, targets: Sequence[Target], inside: Sequence[Tree], op: Control,
         operands: Sequence[Operand], saves: Sequence[Mapping[str, Tensor]],
         scopes: Sequence[Scope], index: str | None, function: str | None = None,
+        replay: Replayed | None = None,
     ) -> Steps[None]:  # fmt: skip
         """Bind the outputs of an operation, and what is saved of its inside."""
         made = iter(outputs(op))
@@ -324,7 +405,9 @@ class Controls(Operations):
             self.known.add(target.name, tree)
         names = tuple([t.name for t in targets])
         kept = tuple([tuple(some) for some in saves])
-        run = Run(names, tuple(trees), op, tuple(operands), kept, tuple(scopes), index, function)
+        run = Run(
+            names, tuple(trees), op, tuple(operands), kept, tuple(scopes), index, function, replay
+        )
         self.known.bindings.append(run)
 
     def operands(self, named: bool) -> Steps[list[Given]]:

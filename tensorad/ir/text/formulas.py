@@ -25,6 +25,7 @@ from tensorad.ir.expr import (
     Cast,
     Const,
     Expr,
+    LocalSize,
     Param,
     Read,
     Reduce,
@@ -32,7 +33,7 @@ from tensorad.ir.expr import (
     Size,
 )
 from tensorad.ir.functions import STOPS, Function, is_stop
-from tensorad.ir.order import REDUCE
+from tensorad.ir.order import REDUCE, sizes_in
 from tensorad.ir.tensor import Tensor, dim_expr
 from tensorad.ir.text.names import Names
 from tensorad.ir.text.printer import ATOM, ExprWriter, Item, listed, number_text, shared_parts
@@ -120,6 +121,19 @@ class ProgramWriter(ExprWriter):
     def extents(self, t: Tensor) -> str:
         """The extents of a tensor, with commas between them."""
         return ", ".join([self.text(dim_expr(n)) for n in t.shape])
+
+    def sizes_given(self, sizes: Iterable[LocalSize]) -> str:
+        """at [x_0, t < n]: the sizes that calls give; below what, if that is known there."""
+        texts: list[str] = []
+        known: dict[Expr, None] = {}
+        for s in sizes:
+            end = s.extent
+            local = [] if end is None else [e for e in sizes_in(end) if isinstance(e, LocalSize)]
+            is_below = end is not None and all(e in known for e in local)
+            below = f" < {self.text(end)}" if end is not None and is_below else ""
+            texts.append(self.text(s) + below)
+            known[s] = None
+        return f" at [{', '.join(texts)}]" if texts else ""
 
     def size_name(self, e: Size) -> str:
         """What the text calls a size."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorad.errors import InternalError
@@ -18,6 +18,7 @@ from tensorad.ir.tensor import (
     Loop,
     Op,
     Placeholder,
+    Replay,
     Saved,
     Scan,
     Tensor,
@@ -25,19 +26,20 @@ from tensorad.ir.tensor import (
     saved,
 )
 from tensorad.ir.text import printer
-from tensorad.ir.text.names import Names
+from tensorad.ir.text.names import CallSizes, Names
 from tensorad.ir.text.program import (
     Binding,
     Define,
     Field,
-    NameTree,
     Operand,
     Program,
     ProgramFunction,
+    Replayed,
     Run,
     Scope,
     Tree,
     forest_leaves,
+    shaped,
     tree_leaves,
 )
 from tensorad.ir.text.trampoline import Steps, run
@@ -182,6 +184,7 @@ class Lister:
         self.wanted: dict[Signature, Wanted] = {}
         self.function_names = Names()
         self.definitions: dict[Definition, str] = {}
+        self.sizes = CallSizes()
         self.constants: dict[str, Tensor] = {}
         self.constant_names: dict[Tensor, str] = {}
         self.global_names = Names()
@@ -221,11 +224,14 @@ class Lister:
         own = Own(Names())
         given = forest_leaves([t for _, t in params])
         roots = tree_leaves(results)
-        for op in (*ops_between((*roots, *extra), dict.fromkeys(given)), *[t.op for t in given]):
-            for size in op_sizes(op):
-                if not isinstance(size, LocalSize):
-                    own.sizes[size] = size.name
-                    own.names.counts.setdefault(size.name, 1)
+        of_calls = () if definition is None else definition.sizes
+        self.sizes.add(of_calls)
+        ops = [*ops_between((*roots, *extra), dict.fromkeys(given)), *[t.op for t in given]]
+        for size in (*[s for op in ops for s in op_sizes(op)], *of_calls):
+            called_size = self.sizes(size)
+            if called_size is not None:
+                own.sizes[size] = called_size
+                own.names.counts.setdefault(called_size, 1)
         fields: list[Binding] = []
         names: dict[Tensor, str] = {}
         called = [(own.names.unique(n), tree) for n, tree in params]
@@ -318,7 +324,28 @@ class Lister:
             for some, s in zip(saves, scopes, strict=True)
         ]
         index = None if first is None else self.name(first, names)
-        return Run(called, tensors, op, tuple(inside), tuple(seen_by), tuple(scopes), index)
+        replay = None
+        if isinstance(op, Loop) and op.replay is not None:
+            replay = yield self.replayed(own, names, op, op.replay)
+        kept = tuple(seen_by)
+        return Run(called, tensors, op, tuple(inside), kept, tuple(scopes), index, None, replay)
+
+    def replayed(
+        self, own: Own, names: dict[Tensor, str], op: Loop, replay: Replay
+    ) -> Steps[Replayed]:
+        """The block that computes carries again."""
+        block, moving = replay.advance, replay.states + 2
+        found: list[Operand] = []
+        for p in block.params[:moving]:
+            name = own.names.unique(p.name)
+            found.append(Operand(name, name, p))
+        for k, p in zip(replay.fixed, block.params[moving:], strict=True):
+            t = op.operands[k]
+            found.append(Operand(None if p is t else own.names.unique(p.name),
+                                 self.name(t, names), p))  # fmt: skip
+        at = {o.params: name_tree_root(o) for o in found if isinstance(o.params, Tensor)}
+        scope = yield self.scope(own, at, block.results, ())
+        return Replayed(tuple(found), scope)
 
     def operands(self, own: Own, names: dict[Tensor, str], op: Control) -> list[Operand]:
         """What blocks of a branch or loop are given; captured values keep their names."""
@@ -416,26 +443,6 @@ def name_fields(
         fields = [(names.unique(f"{whole}_{n}"), t) for n, t in enumerate(part)]
         bindings += [Field(f, whole, n, t) for n, (f, t) in enumerate(fields)]
         stack.extend(reversed(fields))
-
-
-def shaped(tree: Tree, names: Iterator[NameTree]) -> NameTree:
-    """The tree with names in the place of tensors, from left to right."""
-    stack: list[Tree | None] = [tree]
-    done: list[NameTree] = []
-    counts: list[int] = []
-    while stack:
-        part = stack.pop()
-        if part is None:
-            n = counts.pop()
-            done, inner = done[: len(done) - n], tuple(done[len(done) - n :])
-            done.append(inner)
-        elif isinstance(part, Tensor):
-            done.append(next(names))
-        else:
-            counts.append(len(part))
-            stack.append(None)
-            stack.extend(reversed(part))
-    return done[0]
 
 
 printer.program_text.fill(program_text)

@@ -39,6 +39,31 @@ class SizeNames:
         return self.known[e]
 
 
+class CallSizes:
+    """Names of sizes that calls of definitions give: each has one in the whole text.
+
+    Attributes:
+        names: those of all sizes so far.
+    """
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.known: dict[Size, str] = {}
+
+    def add(self, sizes: Iterable[LocalSize]) -> None:
+        """Name what has no name yet."""
+        for s in sizes:
+            if s not in self.known:
+                self.known[s] = self.names.unique(s.label)
+
+    def __call__(self, size: Size) -> str | None:
+        """What a size is called in a function; None for those of loops."""
+        if isinstance(size, LocalSize):
+            return self.known.get(size)
+        self.names.counts.setdefault(size.name, 1)
+        return size.name
+
+
 class TensorNames:
     """Names of operations, numbered in the order they are first asked for."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensorad.ir.arrays.constants import converted
-from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import Const, Expr, Param, param, size_var
+from tensorad.ir.dtypes import INT64, DType
+from tensorad.ir.expr import Const, Expr, LocalSize, Param, local_size, param, size_var
 from tensorad.ir.functions import Function
 from tensorad.ir.nominal import Combiner
 from tensorad.ir.records import Definition, RecordType, Variant
@@ -23,17 +23,22 @@ from tensorad.ir.text.tokens import Token
 from tensorad.ir.text.trampoline import Steps, run
 
 
-def parse_program(text: str, constants: Mapping[str, object] | None = None) -> Program:
+def parse_program(
+    text: str,
+    constants: Mapping[str, object] | None = None,
+    foreign: Mapping[str, Callable[..., Any]] | None = None,
+) -> Program:
     """The program that a text describes; its grammar is in `tensorad/ir/text/README.md`.
 
     Args:
         text: constants, combiners, scalar functions, functions of tensors.
         constants: arrays or constant tensors, by name, for constants without elements in the text.
+        foreign: functions of Python, by name: from arrays to an array, or a tuple of several.
     Raises:
         ProgramTextError: the text is no program; the error has line and column, and what was
             expected there.
     """
-    return run(_Parser(text, constants or {}).program_text())
+    return run(_Parser(text, constants or {}, foreign or {}).program_text())
 
 
 class Head(NamedTuple):
@@ -44,14 +49,18 @@ class Head(NamedTuple):
     known: Known
     at: int
     definition: Definition | None = None
+    sizes: tuple[LocalSize, ...] = ()
 
 
 class _Parser(Branches):
     """Reads a whole program."""
 
-    def __init__(self, text: str, given: Mapping[str, object]) -> None:
+    def __init__(
+        self, text: str, given: Mapping[str, object], foreign: Mapping[str, Callable[..., Any]]
+    ) -> None:
         super().__init__(text)
         self.given = given
+        self.foreign = foreign
         self.constants: dict[str, Tensor] = {}
         self.partials: list[tuple[str, int, str]] = []
         self.heads: dict[str, Head] = {}
@@ -59,7 +68,7 @@ class _Parser(Branches):
     def program_text(self) -> Steps[Program]:
         """All definitions, one below the other."""
         outermost = self.known
-        for name in self.names_after("type", "="):
+        for name in self.names_after("type", "=", "at"):
             self.types[name] = RecordType(name)
         yield self.read_heads()
         while self.next.kind != "end":
@@ -211,6 +220,8 @@ class _Parser(Branches):
     def type_text(self) -> Steps[None]:
         """List = Nil | Cons(head : float64[], tail : List)."""
         made = self.types[self.name()]
+        outermost, self.known = self.known, Known(self.known)
+        yield self.sizes_given()
         self.expect("=")
         variants: list[Variant] = []
         while True:
@@ -231,6 +242,7 @@ class _Parser(Branches):
             if not self.accept("|"):
                 break
         self.end_of_line()
+        self.known = outermost
         made.complete(variants)
 
     def read_heads(self) -> Steps[None]:
@@ -245,7 +257,8 @@ class _Parser(Branches):
                 of = yield self.type()
                 kinds = of if isinstance(of, list) else [of]
                 own = [RecordField(f"{head.name}_{k}", s[1], s[0]) for k, s in enumerate(kinds)]
-                made = Definition(head.name, forest_leaves([t for _, t in head.params]), own)
+                params = forest_leaves([t for _, t in head.params])
+                made = Definition(head.name, params, own, sizes=head.sizes)
                 self.heads[head.name] = head._replace(definition=made)
                 self.definitions[head.name] = made
                 self.known = outermost
@@ -262,6 +275,7 @@ class _Parser(Branches):
                 self.known.sizes[size] = size_var(size)
                 if not self.sees("]"):
                     self.expect(",")
+        of_calls = yield self.sizes_given()
         self.expect("(")
         params: list[tuple[str, Tree]] = []
         self.declares = True
@@ -273,7 +287,29 @@ class _Parser(Branches):
             of = yield self.type()
             params.append((own, placeholder_tree(own, of)))
         self.declares = False
-        return Head(name, params, self.known, self.at)
+        return Head(name, params, self.known, self.at, sizes=tuple(of_calls))
+
+    def sizes_given(self) -> Steps[list[LocalSize]]:
+        """at [x_0, t < n], or nothing: sizes that calls give, each one in the whole text."""
+        found: list[LocalSize] = []
+        declares, self.declares = self.declares, True
+        while self.accept("," if found else "at"):
+            if not found:
+                self.expect("[")
+            name = self.name("a size")
+            token = self.next
+            extent = None
+            if self.accept("<"):
+                e = yield self.expression()
+                extent = self.fitted(e, INT64, token)
+            if name not in self.of_calls:
+                self.of_calls[name] = local_size(name, extent)
+            self.known.sizes[name] = self.of_calls[name]
+            found.append(self.of_calls[name])
+        if found:
+            self.expect("]")
+        self.declares = declares
+        return found
 
     def function_of_tensors(self, known: Head | None = None) -> Steps[None]:
         """f[k](x : float32[n]) -> float32[]: and its lines; `known`: what was read of it before."""

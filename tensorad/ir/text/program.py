@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -73,6 +73,18 @@ class Scope:
 
 
 @dataclass(frozen=True, eq=False)
+class Replayed:
+    """The block of a loop's replay.
+
+    Attributes:
+        operands: the number of an iteration, how many, and states, by their names; what is fixed.
+    """
+
+    operands: tuple[Operand, ...]
+    scope: Scope
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
     """A call, a branch or a loop: names of its outputs, then of what it saves.
 
@@ -82,6 +94,7 @@ class Run:
         saves: names inside of each block.
         function: the function that is called, or the definition.
         scopes: of a branch, one for each block; of a loop, its block and its test.
+        replay: of a loop whose reverse computes carries again.
     """
 
     names: tuple[str, ...]
@@ -92,6 +105,12 @@ class Run:
     scopes: tuple[Scope, ...] = ()
     given: str | None = None
     function: str | None = None
+    replay: Replayed | None = None
+
+    @property
+    def every_scope(self) -> tuple[Scope, ...]:
+        """The scopes, that of the replay too."""
+        return self.scopes if self.replay is None else (*self.scopes, self.replay.scope)
 
 
 Binding = Define | Bind | Field | Run
@@ -193,3 +212,23 @@ def format_type(
         return str(name) if is_value else f"{name}[{extents(tree)}]"
     parts = [format_type(t, extents, records) for t in tree]
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def shaped(tree: Tree, names: Iterator[NameTree]) -> NameTree:
+    """The tree with names in the place of tensors, from left to right."""
+    stack: list[Tree | None] = [tree]
+    done: list[NameTree] = []
+    counts: list[int] = []
+    while stack:
+        part = stack.pop()
+        if part is None:
+            n = counts.pop()
+            done, inner = done[: len(done) - n], tuple(done[len(done) - n :])
+            done.append(inner)
+        elif isinstance(part, Tensor):
+            done.append(next(names))
+        else:
+            counts.append(len(part))
+            stack.append(None)
+            stack.extend(reversed(part))
+    return done[0]

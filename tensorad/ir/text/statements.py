@@ -61,6 +61,7 @@ def format_program(p: Program) -> str:
     functions = ["\n".join(run(writer.function(f))) for f in p.functions]
     head = [constant_line(name, t) for name, t in p.constants.items()]
     head += definition_lines(writer.definitions)
+    writer.sizes = writer.of_calls
     head = [*[writer.type_line(t) for t in writer.types if isinstance(t, RecordType)], *head]
     return "\n\n".join([*(["\n".join(head)] if head else []), *functions]) + "\n"
 
@@ -148,7 +149,12 @@ class _Writer:
         self.definitions = Definitions()
         self.constants = {t: name for name, t in p.constants.items()}
         self.types = type_names(p)
-        self.sizes: Mapping[Size, str] = {}
+        own = [f for f in p.functions if f.definition is not None]
+        self.of_calls: dict[Size, str] = {
+            s: f.sizes[s] for f in own if f.definition is not None for s in f.definition.sizes
+        }
+        """Names of sizes that calls give: each has one in the whole text."""
+        self.sizes: Mapping[Size, str] = self.of_calls
 
     def function(self, f: ProgramFunction) -> Steps[list[str]]:
         """The lines of a function."""
@@ -165,7 +171,9 @@ class _Writer:
         results = self.type(f.results, writer)
         lines = yield self.bindings(f.scope, self.constants, "  ")
         word = "def" if f.definition is None else "define"
-        head = f"{word} {quoted(f.name)}{sizes}({', '.join(params)}) -> {results}:"
+        given = [s for s in f.sizes if isinstance(s, LocalSize) and s in self.of_calls]
+        at = writer.sizes_given(given if f.definition is None else f.definition.sizes)
+        head = f"{word} {quoted(f.name)}{sizes}{at}({', '.join(params)}) -> {results}:"
         return [head, *lines, f"  return {name_tree(f.scope.results[0])}"]
 
     def bindings(self, s: Scope, outer: Mapping[Tensor, str], indent: str) -> Steps[list[str]]:
@@ -205,7 +213,10 @@ class _Writer:
         for v in t.variants:
             own = self.typed([f.name for f in v.fields], stand_ins(v.fields))
             variants.append(f"{quoted(v.name)}({own})" if v.fields else quoted(v.name))
-        return f"type {self.types[t]} = {' | '.join(variants)}"
+        shapes = [dim_expr(n) for v in t.variants for f in v.fields for n in f.shape]
+        sizes = [s for s in sizes_in(*shapes) if isinstance(s, LocalSize)]
+        at = self.writer({}).sizes_given(sizes)
+        return f"type {self.types[t]}{at} = {' | '.join(variants)}"
 
     def of_records(self, b: Run) -> str:
         """What makes or reads a record, or calls a definition."""
@@ -221,7 +232,10 @@ class _Writer:
                 name = of.variants[op.tag].name if isinstance(of, RecordType) else ""
                 return f"fields {quoted(name)} of {given}"
             case Recursion():
-                return f"recur {quoted(b.function or '')}({given})"
+                writer = self.writer({})
+                values = ", ".join(map(writer.text, op.sizes))
+                at = f" at [{values}]" if values else ""
+                return f"recur {quoted(b.function or '')}{at}({given})"
         raise InternalError(f"{type(op).__name__} has no text")
 
     def define(self, b: Define, names: Mapping[Tensor, str]) -> str:
@@ -270,6 +284,16 @@ class _Writer:
             lines.extend(found)
             lines.append(f"{inner}yield {', '.join([name_tree(r) for r in scope.results])}")
             lines.extend([f"{inner}save {_listed(seen)}"] if seen else [])
+        if b.replay is not None and isinstance(op, Loop) and op.replay is not None:
+            moving = op.replay.states + 2
+            own = ", ".join([quoted(o.name or "") for o in b.replay.operands[:moving]])
+            fixed = b.replay.operands[moving:]
+            text = _operands(" fixed", fixed) if fixed else ""
+            lines.append(f"{indent}replay {op.replay.rows} ({own}){text}:")
+            scope = b.replay.scope
+            found = yield self.bindings(scope, self._everywhere(names), inner)
+            lines.extend(found)
+            lines.append(f"{inner}yield {', '.join([name_tree(r) for r in scope.results])}")
         return lines
 
     def _everywhere(self, names: Mapping[Tensor, str]) -> dict[Tensor, str]:
@@ -305,7 +329,7 @@ def type_names(p: Program) -> dict[DType, str]:
         for b in scopes.pop().bindings:
             if isinstance(b, Run):
                 tensors += forest_leaves([*b.trees, *[o.params for o in b.operands]])
-                scopes += b.scopes
+                scopes += b.every_scope
     pending = [t.dtype for t in tensors if isinstance(t.dtype, RecordType)]
     found: dict[DType, str] = {}
     names = Names()

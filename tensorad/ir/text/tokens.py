@@ -14,7 +14,8 @@ RESERVED: Final = frozenset(
 """Words that are no names, unless they stand in backquotes."""
 BETWEEN: Final = frozenset(
     "over of where in as step while carry fixed times reverse at from for cell exclusive giving "
-    "combiner associative function partials keep type define make tag fields recur".split()
+    "combiner associative function partials keep type define make tag fields recur replay "
+    "foreign".split()
 )
 """Words that stand only where no name can: they may be names elsewhere."""
 GRAMMAR: Final = "the grammar of programs is in tensorad/ir/text/README.md."

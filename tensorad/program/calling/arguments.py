@@ -253,7 +253,7 @@ class Shapes:
             for d in range(len(given[n])):
                 values = tuple([s[n][d] for s in every])
                 if len(set(values)) > 1:
-                    shape.append(names.setdefault(values, size_var(_size_name(path, d))))
+                    shape.append(names.setdefault(values, size_var(size_name(path, d))))
                 else:
                     shape.append(values[0])
             made.append(tuple(shape))
@@ -273,7 +273,7 @@ def covers(shapes: Sequence[Shape], given: Extents) -> bool:
     return True
 
 
-def _size_name(path: str, d: int) -> str:
+def size_name(path: str, d: int) -> str:
     """ "params['w'][0]", 1 -> "params_w_0_1": sizes are keywords of calls."""
     text = "".join([c if c.isalnum() else " " for c in path])
     return "_".join([*text.split(), str(d)])

@@ -21,6 +21,7 @@ from tensorad.ir.tensor import (
     Constant,
     Control,
     Loop,
+    Op,
     Placeholder,
     Saved,
     Tensor,
@@ -165,14 +166,26 @@ def _call(
     where = f"checkpoint of {name} at {source_line()}"
     given = [operand(a, f"argument {n} of {where}") for n, a in enumerate(args)]
     named = {key: operand(a, f"{key} of {where}") for key, a in options.items()}
+    return recomputed(lambda: f(*given, **named), name, where, stored)
+
+
+def recomputed(
+    f: Function, name: str, where: str, stored: _Stored | None = None,
+    params: Sequence[Tensor] = (), is_inside: Callable[[Op], bool] = lambda op: True,
+) -> Any:  # fmt: skip
+    """The result of a function of nothing, whose inside is computed again in reverse mode.
+
+    Args:
+        params, is_inside: what rests on none of both is computed outside, and stored.
+    """
     start = births()
     with tracing():
-        flat = flatten(f(*given, **named), name)
+        flat = flatten(f(), name)
     results = [as_tensor(v, p) for v, p in zip(flat.leaves, flat.paths, strict=True)]
     if not results:
         return unflatten(flat.structure, ())
-    read = captures(results, (), lambda op: True, since=start)
-    kept = _kept(results, read, stored, where)
+    read = [*params, *captures(results, params, is_inside, since=start)]
+    kept = [] if stored is None else _kept(results, read, stored, where)
     block = Block(tuple(read), (*results, *kept))
     names = (*flat.paths, *[t.name for t in kept])
     op = Checkpoint(names, tuple(read), (block,), function=name, keeps=len(kept))

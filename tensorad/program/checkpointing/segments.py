@@ -9,13 +9,15 @@ from math import isqrt
 from typing import Any, NamedTuple
 
 from tensorad.errors import DefinitionError
+from tensorad.ir.analysis.blocks import op_sizes
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.dtypes import BOOL, FLOAT64, INT64
 from tensorad.ir.expr import Const, Expr, call, cast, const, int_const, local_size, read, select
+from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Compute, Tensor, dim_of, outputs, saved
 from tensorad.program.carries import Body, Trips, run_loop
-from tensorad.program.checkpointing.functions import checkpoint
-from tensorad.program.trees import Structure, is_leaf, unflatten
+from tensorad.program.checkpointing.functions import recomputed
+from tensorad.program.trees import Structure, flatten, is_leaf, unflatten
 from tensorad.program.values import as_tensor, outputs_of
 
 Step = Callable[[Any, list[Tensor]], tuple[Any, Any]]
@@ -171,6 +173,10 @@ class _Segments:
     def step(self, segment: _Segment, carry: Any) -> tuple[Any, Any]:
         """One segment of the loop: its last carry, what its iterations collect."""
 
+        own = {*sizes_in(segment.first), *sizes_in(segment.rows)} - {
+            *sizes_in(self.loop.times.trips)
+        }
+
         def segment_of(carry: Any) -> tuple[Any, Any]:
             at = segment.first + segment.times.counter
             body = replace(self.loop.body(at), test=segment.test)
@@ -186,7 +192,12 @@ class _Segments:
                 )
             return made.result, [saved(made.op, y) for y in made.ys]
 
-        result, rows = checkpoint(segment_of)(carry)
+        leaves = flatten(carry, "carry").leaves
+        params = [t for t in dict.fromkeys(leaves) if isinstance(t, Tensor)]
+        result, rows = recomputed(
+            lambda: segment_of(carry), "segment_of", self.loop.where, None, params,
+            lambda op: bool(own & {*op_sizes(op)}),
+        )  # fmt: skip
         return result, rows if self.is_even else [self.padded(t, segment.rows) for t in rows]
 
     def padded(self, t: Tensor, rows: Expr) -> Tensor:

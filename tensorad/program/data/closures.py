@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -13,6 +14,19 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.order import READ, occurs, sizes_in
 from tensorad.ir.tensor import Tensor
 from tensorad.program.data.instances import Instance
+
+
+class Captures(ABC):
+    """A function that is no Python function, and tells what it captures."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[object, ...]:
+        """What it consists of: tensors, and what tells it apart otherwise."""
+
+    @abstractmethod
+    def __call__(self, *args: Any) -> Any:
+        """The result."""
 
 
 class Same:
@@ -99,7 +113,8 @@ class Closure:
             return Same(value)
         before = len(self._found)
         key = tuple([self._key(p) for p in parts])
-        if isinstance(value, (FunctionType, MethodType, partial, list, tuple, dict, Instance)):
+        own = (FunctionType, MethodType, partial, list, tuple, dict, Instance, Captures)
+        if isinstance(value, own):
             return (type(value), *key)
         return (type(value), *key) if len(self._found) > before else Same(value)
 
@@ -135,6 +150,8 @@ def _parts(value: Any) -> list[Any] | None:
             return [value.__func__, value.__self__]
         case partial():
             return [value.func, *value.args, *value.keywords.values()]
+        case Captures():
+            return list(value.parts)
         case list() | tuple():
             return list(value)
         case dict():

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from tensorad.errors import DefinitionError
+from tensorad.ir.expr import Expr
 from tensorad.ir.hooks import Hook
 from tensorad.ir.records import Field, RecordType, inject
 from tensorad.ir.reference.records import Maker, Record, Value, handle
@@ -96,12 +98,67 @@ def _record(value: Instance, inner: list[Any]) -> Record:
     return Record(value.record_type, value.tag, tuple(made))
 
 
+def copied(value: Instance) -> Instance:
+    """The value with arrays of its own: arrays in fields can be changed."""
+
+    def make(at: Instance, inner: list[Instance]) -> Instance:
+        own = [np.array(v) if isinstance(v, np.ndarray) else v for v, _ in _pairs(at, inner)]
+        return of_leaves(at.record_type, at.tag, own)
+
+    made: Instance = folded(value, _children, make)
+    return made
+
+
+def of_leaves(record_type: RecordType, tag: int, leaves: Sequence[Any]) -> Instance:
+    """A value of leaves that are known to fit."""
+    maker = alternatives.call(record_type)[tag]
+    one: Instance = maker.new()
+    maker.fill([one], [[v] for v in leaves])
+    one.__dict__["is_open"] = any(map(is_open, leaves))
+    return one
+
+
+def is_open(value: object) -> bool:
+    """Whether it is a tensor or formula, or a value that contains some."""
+    return value.is_open if isinstance(value, Instance) else isinstance(value, (Tensor, Expr))
+
+
+def opened(value: Instance) -> tuple[list[Any], Callable[[Sequence[Any]], Instance]]:
+    """The floats of a value, those of a part that is there twice once; and what makes it."""
+    floats: list[Any] = []
+
+    def note(at: Instance, inner: list[Any]) -> Instance:
+        floats.extend([v for v, f in _pairs(at, inner) if f.dtype.is_float])
+        return at
+
+    folded(value, _children, note)
+
+    def made(others: Sequence[Any]) -> Instance:
+        rest = iter(others)
+
+        def make(at: Instance, inner: list[Any]) -> Instance:
+            own = [next(rest) if f.dtype.is_float else v for v, f in _pairs(at, inner)]
+            return of_leaves(at.record_type, at.tag, own)
+
+        found: Instance = folded(value, _children, make)
+        return found
+
+    return floats, made
+
+
 def injected(value: Instance, as_tensor: Callable[[object, Field], Tensor]) -> Tensor:
     """The tensor of a value in a program.
 
     Args:
         as_tensor: what is in a field as a tensor.
     """
+
+    if value.record_type.holds_functions:
+        raise DefinitionError(
+            f"a {type(value).__qualname__} holds functions, and is no value that data choose.",
+            hint="keep it as it is made, a part of a tree: its alternatives are known where a "
+            "program is written down.",
+        )
 
     def make(at: Instance, inner: list[Any]) -> Tensor:
         own = [v if isinstance(v, Tensor) else as_tensor(v, f) for v, f in _pairs(at, inner)]
@@ -120,10 +177,7 @@ def instance_of(record: Record) -> Instance:
     def make(at: Record, inner: list[Instance]) -> Instance:
         rest = iter(inner)
         leaves = [next(rest) if v.dtype == object else v[()] for v in at.values]
-        maker = alternatives.call(at.dtype)[at.tag]
-        one: Instance = maker.new()
-        maker.fill([one], [[v] for v in leaves])
-        return one
+        return of_leaves(at.dtype, at.tag, leaves)
 
     made: Instance = folded(record, children, make)
     return made
@@ -131,6 +185,12 @@ def instance_of(record: Record) -> Instance:
 
 alternatives: Final[Hook[[RecordType], Sequence[Maker]]] = Hook("tensorad.program.kinds.variants")
 """What makes instances of each variant of a type."""
+
+
+rebuilt: Final[Hook[[type[Instance], Sequence[Any]], Instance]] = Hook(
+    "tensorad.program.kinds.variants"
+)
+"""The instance of a class with these fields, whatever they are."""
 
 
 def is_value(value: object) -> bool:

@@ -12,6 +12,7 @@ from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.dtypes import BOOL, DTYPES, INT64, DType, to_dtype
 from tensorad.ir.records import Field, RecordType, stand_ins
 from tensorad.ir.tensor import Shape, Tensor
+from tensorad.program.data.function_types import ANY_FUNCTION
 from tensorad.program.trees import Flat, flatten, unflatten
 
 _BY_NAME = {str(d): d for d in DTYPES}
@@ -27,6 +28,14 @@ class Names(NamedTuple):
 
     known: Mapping[str, Any]
     type_of: Callable[[object], RecordType | None]
+
+
+class Fn:
+    """The annotation of a field of a data type that has a function, `f: ta.Fn`.
+
+    Values of such a type are containers: where a program is written down it is known which
+    alternatives they are, and functions among them are a part of it, with all that they capture.
+    """
 
 
 class Kind:
@@ -84,6 +93,8 @@ def _read(a: object, path: str, names: Names) -> Any:
         return Kind(found)
     if a is None:
         return None
+    if a is Fn:
+        return Kind(ANY_FUNCTION)
     if a is int or a is bool:
         return Kind(INT64 if a is int else BOOL)
     if a is float:

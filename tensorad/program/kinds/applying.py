@@ -20,9 +20,10 @@ from tensorad.program.data.function_types import (
     joined,
 )
 from tensorad.program.functions import Function
+from tensorad.program.references.frames import Cell, Held, current, write
 from tensorad.program.traces import traced
-from tensorad.program.trees import flatten, unflatten
-from tensorad.program.values import as_tensor, parameters
+from tensorad.program.trees import Fixed, flatten, unflatten
+from tensorad.program.values import as_tensor, is_number, parameters
 
 
 def fn(function: Callable[..., Any]) -> Any:
@@ -66,21 +67,35 @@ def _applied(own: FunctionsType, where: str, function: Tensor, *args: Any) -> An
 def _body(c: Chosen, n: int, function: Tensor, args: Sequence[Any]) -> Any:
     """What one of the functions does, its fields in the place of what it captures."""
     bound_call(c.name, signature_of(c.function), args, {})
-    flat = flatten(tuple(args), "args")
+    flat = flatten(tuple([Fixed(a) if is_number(a) else a for a in args]), "args")
     tensors = [as_tensor(v, p) for v, p in zip(flat.leaves, flat.paths, strict=True)]
     shapes, dtypes = [t.shape for t in tensors], [t.dtype for t in tensors]
     params = parameters(flat.paths, shapes, dtypes, c.name)
 
+    left: dict[Cell, Held] = {}
+    numbers: dict[str, Any] = {}
+
     def written(given: Sequence[Tensor]) -> Any:
-        return c.function(*unflatten(flat.structure, given[: len(params)]))
+        result = c.function(*unflatten(flat.structure, given[: len(params)]))
+        around = current()
+        assert around is not None, "a function that is written down has a frame"
+        left.update(around.written())
+        both = result, tuple([list(held.leaves) for held in left.values()])
+        own = flatten(both, c.name)
+        numbers.update({p: v for v, p in zip(*own[:2], strict=True) if is_number(v)})
+        return both
 
     program = traced(c.name, written, (*params, *c.tensors), is_closed=True)
     if not program.results:
-        return program.tree(())
+        return program.tree(())[0]
     given = (*tensors, *fields_of(function, n), *program.reads)
     block = Block((*program.parameters, *program.reads), program.results)
     op = FunctionCall(program.paths, given, (block,), function=c.name)
-    return program.tree(outputs(op))
+    given_back = zip(outputs(op), program.paths, strict=True)
+    result, contents = program.tree([numbers.get(p, t) for t, p in given_back])
+    for (cell, held), leaves in zip(left.items(), contents, strict=True):
+        write(cell, held.with_leaves(dict(enumerate(zip(leaves, held.dtypes, strict=True)))))
+    return result
 
 
 array_methods.apply.fill(apply)

@@ -41,8 +41,7 @@ def match(value: object, *arms: Arm | Mapping[Any, Arm]) -> Any:
     for a, f in zip(own.resolved(), functions, strict=True):
         check_takes(f, f"{a.name} of {where}", list(a.trees))
     if isinstance(value, Instance):
-        a = own.alternatives[value.tag]
-        return functions[value.tag](*a.grouped(value.leaves))
+        return functions[value.tag](*[getattr(value, n) for n in value.field_names])
     assert isinstance(value, Tensor), "there are no other values"
     pairs = zip(own.alternatives, functions, strict=True)
     sides = {a.name: partial(_arm, value, n, a, f) for n, (a, f) in enumerate(pairs)}
@@ -66,6 +65,12 @@ def _record_type(value: object, where: str) -> RecordType:
     )
 
 
+def _stands_for(key: object, a: Alternative) -> bool:
+    """Whether a key of the functions names an alternative; classes also stand for those of
+    gradients."""
+    return key == a.name or (isinstance(key, type) and key in a.kind.__mro__[:2])
+
+
 def _by_alternative(
     own: DataType, arms: Sequence[Arm | Mapping[Any, Arm]], where: str
 ) -> list[Arm]:
@@ -83,7 +88,7 @@ def _by_alternative(
         return list(arms)  # type: ignore[arg-type]  # what is no function is refused later
     found: dict[int, Arm] = {}
     for key, function in arms[0].items():
-        at = [n for n, a in enumerate(every) if key is a.kind or key == a.name]
+        at = [n for n, a in enumerate(every) if _stands_for(key, a)]
         if not at:
             raise DefinitionError(
                 f"{where} has a function for {getattr(key, '__name__', repr(key))}, which is no "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, Signature, get_annotations
@@ -12,19 +12,20 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tensorad.autodiff.local.record_gradients import kept_places, values_type
 from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import DTYPES
-from tensorad.ir.expr import Expr
 from tensorad.ir.records import Field, RecordType, Variant, is_record
 from tensorad.ir.reference.records import Column, Maker
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import bound_call, shape_of
 from tensorad.program.data import instances
-from tensorad.program.data.instances import Instance
+from tensorad.program.data.function_types import is_function
+from tensorad.program.data.instances import Instance, is_open
 from tensorad.program.kinds.annotations import Names, fields_of_annotation, tree_of
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
-from tensorad.program.trees import LEAF, Flat, flatten, is_leaf
+from tensorad.program.trees import LEAF, Branching, Flat, Structure, children_like, flatten, is_leaf
 from tensorad.program.values import dtype_of, promoted
 
 
@@ -72,6 +73,12 @@ class DataType:
         self.record_type = RecordType(name)
         self.alternatives: list[Alternative] = []
 
+    def add(self, alternatives: Mapping[str, Mapping[str, object]]) -> None:
+        """Say what alternatives there are: annotations of fields by name."""
+        for name, own in alternatives.items():
+            _alternative(self, name, own, type(name, (), {}))
+        self.record_type.later(self.variants)
+
     def resolved(self) -> list[Alternative]:
         """The alternatives with their fields: names of types may be defined after them."""
         for a in self.alternatives:
@@ -97,6 +104,8 @@ _types: Final[WeakKeyDictionary[RecordType, DataType]] = WeakKeyDictionary()
 def data_type(record_type: RecordType) -> DataType:
     """The data type of records."""
     known = _types.get(record_type)
+    if known is None and values_type(record_type) is not record_type:
+        return _of_gradients(data_type(values_type(record_type)), record_type)
     if known is None:
         known = DataType(str(record_type), Names({}, lambda value: None))
         known.record_type = record_type
@@ -108,7 +117,51 @@ def data_type(record_type: RecordType) -> DataType:
     return known
 
 
-def variant(declared: Any, **alternatives: Mapping[str, object]) -> Any:
+def _of_gradients(own: DataType, record_type: RecordType) -> DataType:
+    """The data type of gradients: subclasses of the alternatives, with None where there is no
+    derivative."""
+    made = DataType(own.name, own.names)
+    made.record_type = record_type
+    _types[record_type] = made
+    pairs = zip(own.resolved(), own.record_type.variants, record_type.variants, strict=True)
+    for a, whole, kept in pairs:
+        names = {
+            "record_type": record_type,
+            "__module__": a.kind.__module__,
+            "__doc__": a.kind.__doc__,
+        }
+        kind = type(a.name, (a.kind,), {**names, "__qualname__": a.kind.__qualname__})
+        places = kept_places(whole)
+        smooth = iter([n in places for n in range(len(whole.fields))])
+        trees = {name: _with_holes(tree, name, smooth) for name, tree in a.trees.items()}
+        alternative = Alternative(a.name, a.annotations, kind)
+        alternative.resolve(trees, kept.fields)
+        made.alternatives.append(alternative)
+        type.__setattr__(kind, "_alternative", alternative)
+    return made
+
+
+def _with_holes(tree: Flat, name: str, is_kept: Iterator[bool]) -> Flat:
+    """The tree of a field with None in the place of leaves that are left out."""
+    return flatten(tree_of(tree, [0.0 if next(is_kept) else None for _ in tree.leaves]), name)
+
+
+def declared(name: str) -> DataType:
+    """A data type whose alternatives are to be added."""
+    made = DataType(name, Names({}, _record_type_of))
+    _types[made.record_type] = made
+    return made
+
+
+def value_of(own: DataType, n: int, leaves: Sequence[Any]) -> Instance:
+    """A value of the n-th alternative, of leaves that are known to fit."""
+    a = own.resolved()[n]
+    made: Instance = object.__new__(a.kind)
+    _give(made, a, a.grouped(leaves), leaves)
+    return made
+
+
+def variant(declared: Any, /, **alternatives: Mapping[str, object]) -> Any:
     """A data type: a value is one of several alternatives, each with fields.
 
     A decorator of a class whose inner classes are the alternatives:
@@ -128,7 +181,7 @@ def variant(declared: Any, **alternatives: Mapping[str, object]) -> Any:
         declared: the class; or the name of a type whose alternatives are keywords, each a dict of
             annotations: `ta.variant("List", Nil={}, Cons={"head": "float64", "tail": "List"})`.
             Annotations are dtypes with shapes, data types, also by names that are defined later,
-            and tuples, lists and dicts of these.
+            `ta.Fn` for a function, and tuples, lists and dicts of these.
     Returns:
         the class; its alternatives are dataclasses.
     Raises:
@@ -158,7 +211,7 @@ def variant(declared: Any, **alternatives: Mapping[str, object]) -> Any:
         a.kind.__module__ = owner.__module__
         setattr(owner, name, a.kind)
     owner.record_type = made.record_type
-    made.record_type.later(made.variants)
+    made.record_type.later(made.variants, is_ready=True)
     return owner
 
 
@@ -245,12 +298,8 @@ class _Made(Instance):
 
 def _give(made: Instance, a: Alternative, values: Sequence[Any], leaves: Sequence[Any]) -> None:
     """Give fields to a value."""
-    is_open = any(map(_is_open, leaves))
-    made.__dict__.update(zip(a.trees, values, strict=True), leaves=tuple(leaves), is_open=is_open)
-
-
-def _is_open(value: object) -> bool:
-    return value.is_open if isinstance(value, Instance) else isinstance(value, (Tensor, Expr))
+    opens = any(map(is_open, leaves))
+    made.__dict__.update(zip(a.trees, values, strict=True), leaves=tuple(leaves), is_open=opens)
 
 
 def _fill(a: Alternative, made: Sequence[Instance], columns: Sequence[Column]) -> None:
@@ -274,21 +323,36 @@ def _by_position(
 
 def _leaves_like(value: object, tree: Flat, title: str, name: str) -> list[Any]:
     """The leaves of a field that is a tree."""
-    flat = flatten(value, title)
-    path = first_difference(tree, flat, title)
-    if path is not None:
-        raise DefinitionError(
-            f"the field {title} of {name} has another structure, first at {path}.",
-            where=side_by_side(("declared", "given"), tree, flat, title),
-            hint="pass a tree like the annotation.",
-        )
-    return flat.leaves
+    leaves: list[Any] = []
+    stack: list[tuple[Structure, Any]] = [(tree.structure, value)]
+    while stack:
+        at, part = stack.pop()
+        if not isinstance(at, Branching):
+            leaves.append(part)
+            continue
+        children = children_like(part, at)
+        if children is None:
+            flat = flatten(value, title)
+            path = first_difference(tree, flat, title)
+            raise DefinitionError(
+                f"the field {title} of {name} has another structure, first at {path}.",
+                where=side_by_side(("declared", "given"), tree, flat, title),
+                hint="pass a tree like the annotation.",
+            )
+        stack += list(zip(at.children, children, strict=True))[::-1]
+    return leaves
 
 
 def _check(value: object, f: Field, name: str) -> None:
     """What is in a field has its dtype and shape."""
     if _is_plain(value, f):
         return
+    if f.dtype.is_function:
+        shown = leaf_text(value) if is_leaf(value) else f"a {type(value).__name__}"
+        raise DTypeError(
+            f"the field {f.name} of {name} must be a function, got {shown}.",
+            hint="pass a function, or a lambda.",
+        )
     if not is_leaf(value):
         raise _unfit(DTypeError, f, name, f"a {type(value).__name__}")
     if promoted([f.dtype, dtype_of(value)]) is not f.dtype:
@@ -300,6 +364,8 @@ def _check(value: object, f: Field, name: str) -> None:
 
 def _is_plain(value: object, f: Field) -> bool:
     """Whether a value fits at first sight."""
+    if f.dtype.is_function:
+        return is_function(value)
     if isinstance(value, Instance):
         return value.record_type is f.dtype
     if isinstance(value, (np.ndarray, np.generic)):
@@ -319,4 +385,13 @@ def _makers(record_type: RecordType) -> list[Maker]:
     return [Maker(partial(object.__new__, a.kind), partial(_fill, a)) for a in every]
 
 
+def _of_fields(kind: type[Instance], values: Sequence[Any]) -> Instance:
+    """A value of these fields, which need not fit: parts of a tree may become anything."""
+    made = object.__new__(kind)
+    fields = zip(kind.field_names, values, strict=True)
+    made.__dict__.update(fields, leaves=tuple(values), is_open=any(map(is_open, values)))
+    return made
+
+
 instances.alternatives.fill(_makers)
+instances.rebuilt.fill(_of_fields)

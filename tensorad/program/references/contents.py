@@ -15,7 +15,7 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.order import AXIS, occurs
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import shape_of
-from tensorad.program.data.function_types import ANY_FUNCTION, is_function
+from tensorad.program.data.function_types import is_function
 from tensorad.program.leaf_types import opened
 from tensorad.program.references.frames import Cell, Held, current
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
@@ -78,7 +78,8 @@ def with_functions(held: Sequence[Held], name: str) -> list[Held]:
     found: list[Held] = []
     for h, flat in zip(held, flats, strict=True):
         known = dict(zip(h.paths, h.dtypes, strict=True))
-        dtypes = tuple([known.get(p, ANY_FUNCTION) for p in flat.paths])
+        pairs = zip(flat.leaves, flat.paths, strict=True)
+        dtypes = tuple([known[p] if p in known else dtype_of(v) for v, p in pairs])
         found.append(Held(tuple(flat.leaves), tuple(flat.paths), flat.structure, dtypes))
     return found
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from tensorad.errors import DefinitionError
 from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.ir.dtypes import DType
-from tensorad.program.trees import Flat, Handle, Structure, statics
+from tensorad.program.trees import Flat, Handle, Structure, leaf_maker, statics
 
 
 class Held(NamedTuple):
@@ -81,9 +81,13 @@ class Frame:
         self._before.setdefault(cell, cell.held)
         cell.held = held
 
+    def written(self) -> dict[Cell, Held]:
+        """What references of outside hold now that were written."""
+        return {cell: cell.held for cell in self._before}
+
     def close(self) -> None:
         """All references of outside hold again what they did."""
-        self.after = {cell: cell.held for cell in self._before}
+        self.after = self.written()
         for cell, held in self._before.items():
             cell.held = held
 
@@ -178,9 +182,14 @@ def write(cell: Cell, held: Held) -> None:
         cell.held = held
 
 
-def cells_of(structure: Structure, path: str) -> list[tuple[str, Cell]]:
-    """The references that are parts of a tree, with their paths."""
-    return [(p, v) for p, v in statics(structure, path) if isinstance(v, Cell)]
+def cells_of(structure: Structure, path: str, is_value: bool = True) -> list[tuple[str, Cell]]:
+    """The references that are parts of a tree, with their paths.
+
+    Args:
+        is_value: whether what functions capture, and values of data types have, are parts.
+    """
+    own = statics(structure, path, lambda at: is_value or leaf_maker(at) is None)
+    return [(p, v) for p, v in own if isinstance(v, Cell)]
 
 
 def check_kept(parts: Sequence[tuple[Structure, str]], what: str, owner: str) -> None:

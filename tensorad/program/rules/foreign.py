@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 
-from tensorad.errors import DefinitionError, DTypeError, ShapeError
-from tensorad.ir.arrays.foreign import Array, Foreign
+from tensorad.errors import DefinitionError
+from tensorad.ir.arrays.foreign import Array, ResultChecks, foreign_call
 from tensorad.ir.source import source_line
-from tensorad.ir.tensor import Block, CallRule, Placeholder, Tensor, outputs
+from tensorad.ir.tensor import Placeholder, Tensor, outputs
 from tensorad.program.calls import check_callable
 from tensorad.program.functions import Function
 from tensorad.program.sides import side_by_side
-from tensorad.program.trees import Flat, Structure, flatten, unflatten
+from tensorad.program.trees import LEAF, Flat, Structure, flatten, n_leaves, unflatten
 from tensorad.program.values import as_tensor
 
 Anything = Callable[..., Any]
@@ -65,30 +66,16 @@ def foreign(
         like = [as_tensor(v, path) for v, path in pairs]
         operands = [as_tensor(v, p) for v, p in zip(given.leaves, given.paths, strict=True)]
         run = _Run(f, name, given.structure, made._replace(leaves=like))
-        return unflatten(made.structure, _made(name, source, operands, made.paths, like, run))
+        results = [
+            outputs(Placeholder(path, t.shape, t.dtype))[0]
+            for path, t in zip(made.paths, like, strict=True)
+        ]
+        call = foreign_call(name, source, operands, made.paths, results, run)
+        return unflatten(made.structure, outputs(call))
 
     called.__name__ = name
     made = Function(called, (), name)
     return made if rule is None else rule(made)
-
-
-def _made(
-    name: str,
-    source: str,
-    operands: Sequence[Tensor],
-    paths: Sequence[str],
-    like: Sequence[Tensor],
-    run: _Run,
-) -> tuple[Tensor, ...]:
-    params = [outputs(Placeholder(t.name, t.shape, t.dtype))[0] for t in operands]
-    told = zip(paths, like, strict=True)
-    results = [outputs(Placeholder(path, t.shape, t.dtype))[0] for path, t in told]
-    block = Block(tuple(params), tuple(results))
-    call = Foreign(
-        tuple(paths), tuple(operands), (block,),
-        function=name, rule=CallRule(), run=run, source=source,
-    )  # fmt: skip
-    return outputs(call)
 
 
 @dataclass(frozen=True)
@@ -104,31 +91,36 @@ class _Run:
     given: Structure
     made: Flat
 
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether it is called with arrays by position alone."""
+        args, options = unflatten(self.given, [_ONE] * n_leaves(self.given))
+        return not options and all(a is _ONE for a in args)
+
+    @cached_property
+    def checks(self) -> ResultChecks:
+        """What is checked of each result."""
+        dtypes = [np.dtype(str(t.dtype)) for t in self.made.leaves]
+        return ResultChecks(tuple(self.made.paths), tuple(dtypes))
+
     def __call__(
         self, arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]]
     ) -> Sequence[Array]:
-        args, options = unflatten(self.given, arrays)
-        flat = flatten(self.f(*args, **options), self.name)
+        if self.is_flat:
+            result = self.f(*arrays)
+        else:
+            args, options = unflatten(self.given, arrays)
+            result = self.f(*args, **options)
+        if self.made.structure is LEAF and isinstance(result, np.ndarray):
+            return self.checks([result], shapes)
+        flat = flatten(result, self.name)
         if flat.structure != self.made.structure:
             raise DefinitionError(
                 f"{self.name} returns another tree than foreign was told.",
                 where=side_by_side(("told", "returned"), self.made, flat, self.name),
                 hint="correct what it returns, or the second argument of foreign.",
             )
-        found = []
-        for value, path, shape, t in zip(
-            flat.leaves, flat.paths, shapes, self.made.leaves, strict=True
-        ):
-            array = np.asarray(value)
-            if array.shape != shape:
-                raise ShapeError(
-                    f"{path} has shape {array.shape}, but foreign was told {shape}.",
-                    hint="correct what it returns, or the second argument of foreign.",
-                )
-            if not np.can_cast(array.dtype, str(t.dtype), "same_kind"):
-                raise DTypeError(
-                    f"{path} has dtype {array.dtype}, but foreign was told {t.dtype}.",
-                    hint="correct what it returns, or the second argument of foreign.",
-                )
-            found.append(array)
-        return found
+        return self.checks([np.asarray(v) for v in flat.leaves], shapes)
+
+
+_ONE: Final = np.zeros(())

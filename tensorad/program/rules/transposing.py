@@ -7,6 +7,7 @@ from typing import Any
 
 from tensorad.autodiff.local.linearity import freed, vanish
 from tensorad.errors import GradError
+from tensorad.ir.dtypes import DType
 from tensorad.program.calling.arguments import extents, leaf_dtypes
 from tensorad.program.derivatives import pulled, target_of
 from tensorad.program.functions import Function
@@ -61,7 +62,11 @@ def _at_any(target: Target, flat: Flat, count: int) -> Point:
     typed = zip(flat.leaves, shown, dtypes, params, strict=True)
     leaves = [p if d.is_float else as_tensor(v, path, d) for v, path, d, p in typed]
     args = unflatten(flat.structure, leaves)
-    return Point(target, args, {}, target.moving(count), _TITLE, strict=False)
+    return Point(target, args, {}, target.moving(count), _TITLE, strict=False, is_by=_is_float)
+
+
+def _is_float(dtype: DType) -> bool:
+    return dtype.is_float
 
 
 def _written(path: str, names: list[str]) -> str:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.autodiff.control.record_flows import check_no_batch
-from tensorad.autodiff.control.records import added, places, tangent_type
+from tensorad.autodiff.control.record_flows import RecordSums
 from tensorad.autodiff.control.recursion import Derived
+from tensorad.autodiff.local.records import added, check_no_batch, places, tangent_type
 from tensorad.errors import DTypeError, GradError
 from tensorad.ir.analysis.calls import has_recursion
 from tensorad.ir.dtypes import FLOAT64, INT64
@@ -269,3 +269,14 @@ def test_what_cannot_be_asked_for() -> None:
         branch(tag_of(GIVEN), [y, y], (GIVEN, SCALE)).op
     )  # type: ignore[arg-type]
     assert Derived.__dataclass_fields__.keys() == {"saving", "linear", "wanted", "shared"}
+
+
+def test_what_a_record_receives_is_added() -> None:
+    sums, parts = RecordSums(), stand_ins([Field(n, (), tangent_type(List)) for n in "ab"])
+    assert sums.adjoint(GIVEN) is None
+    sums.receive(GIVEN, parts[0])
+    assert sums[GIVEN] is parts[0]
+    sums.receive(GIVEN, parts[1])
+    adjoint = sums.adjoint(GIVEN)
+    assert adjoint is not None and isinstance(sums[GIVEN].op, Recursion)
+    assert sums[GIVEN].op.operands == parts

@@ -248,13 +248,14 @@ def test_rows_of_a_loop_are_passed_to_a_definition() -> None:
     )  # fmt: skip
     rows = saved(loop, loop.blocks[0].results[0])
     p, k = given(("p", rows.shape, FLOAT64), ("k", (), INT64))
-    made = Definition("halved", (p, k), [Field("y", rows.shape, FLOAT64), Field("s", (), FLOAT64)])
-    y, s = recursion(made, (p * 0.5, k - 1))
+    own = [Field("y", rows.shape, FLOAT64), Field("s", (), FLOAT64)]
+    made = Definition("halved", (p, k), own, sizes=(trips,))
+    y, s = recursion(made, (p * 0.5, k - 1), sizes=(trips,))
     i = ta.reduce_axis((0, trips), name="i")
     total_of = ta.compute((), lambda: ta.sum(p[i], axis=i), name="total")
     blocks = Block((p, k), (p + 1.0, total_of)), Block((p, k), (y + p, s + total_of))
     made.complete(outputs(branch_of(k > 0, blocks, (p, k))))
-    z, total_sum = recursion(made, (rows, n))
+    z, total_sum = recursion(made, (rows, n), sizes=(trips,))
     back = ta.compute((), lambda: ta.sum(z[i], axis=i), name="back")
     for turns in (0, 1, 5, 2):
         check([total_sum, back + outputs(loop)[0]], {n: turns, x: 0.75})

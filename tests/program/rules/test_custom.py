@@ -12,6 +12,8 @@ import pytest
 import tensorad as ta
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, UserError
 from tests.seeds.support.differences import check_gradient
+from tests.support.programs.higher.data import Cons, Nil, listed
+from tests.support.programs.higher.kit import F64, same
 
 X = np.array([0.5, -1.5, 2.0])
 Rule = Callable[..., Any]
@@ -248,3 +250,63 @@ def test_what_is_no_rule_is_refused() -> None:
         "  in: <lambda>(x, mode)\n"
         "  hint: a static argument has no derivative: return ta.no_grad for it."
     )
+
+
+@ta.function
+def _total(xs: Any, w: Any) -> Any:
+    return ta.match(xs, lambda: F64(0), lambda h, t: ta.sin(h * w) + _total(t, w))
+
+
+@ta.function
+def _cosines(xs: Any, w: Any, k: Any) -> Any:
+    arms = (lambda: Nil(), lambda h, t: Cons(k * w * ta.cos(h * w), _cosines(t, w, k)))
+    return ta.match(xs, *arms)
+
+
+@ta.function
+def _inner(a: Any, b: Any) -> Any:
+    def both(h: Any, t: Any) -> Any:
+        return ta.match(b, lambda: F64(0), lambda g, rest: h * g + _inner(t, rest))
+
+    return ta.match(a, lambda: F64(0), both)
+
+
+@ta.function
+def _scaled(xs: Any, w: Any) -> Any:
+    return ta.match(xs, lambda: Nil(), lambda h, t: Cons(h * w, _scaled(t, w)))
+
+
+@pytest.mark.slow
+def test_rules_of_functions_of_values() -> None:
+    """Values of data types stand for their derivatives, in what rules get and return."""
+    xs, along, w = listed(0.5, -1.0, 2.0), listed(1.0, -2.0, 0.5), F64(0.7)
+
+    def by_w(xs: Any, w: Any) -> Any:
+        return _inner(_cosines(xs, w, 1.0 / w), xs)
+
+    back = ta.custom_rule(vjp=lambda out, c, xs, w: [_cosines(xs, w, c), c * by_w(xs, w)])(
+        lambda xs, w: _total(xs, w)
+    )
+    forth = ta.custom_rule(jvp=lambda at, d: _inner(_cosines(*at, 1.0), d[0]) + by_w(*at) * d[1])(
+        lambda xs, w: _total(xs, w)
+    )
+    scaled = ta.custom_rule(vjp=lambda out, c, xs, w: [_scaled(c, w), _inner(c, xs)])(
+        lambda xs, w: _scaled(xs, w)
+    )
+    wanted = ta.grad(_total, (0, 1))(xs, w)
+    slope = ta.jvp(_total, (xs, w), (along, 0.3))[1]
+    for f in (back, forth, lambda xs, w: _total(scaled(xs, w), 1.0)):
+        same(ta.grad(f, (0, 1))(xs, w), wanted)
+    assert ta.jvp(forth, (xs, w), (along, 0.3))[1] == pytest.approx(slope)
+    pairs = [ta.vjp(f, xs, w)[1](along) for f in (scaled, _scaled)]
+    same(*pairs)
+    same(ta.jvp(scaled, (xs, w), (along, 0.3)), ta.jvp(_scaled, (xs, w), (along, 0.3)))
+    product = ta.hvp(_total, (xs, w), (along, 0.3))
+    for f in (back, forth):
+        same(ta.hvp(f, (xs, w), (along, 0.3), fw_mode=False), product)
+
+
+def test_a_rule_may_leave_a_value_alone() -> None:
+    f = ta.custom_rule(vjp=lambda out, c, xs, w: [ta.no_grad, 2.0 * c])(lambda xs, w: _total(xs, w))
+    by_xs, by_w = ta.grad(f, (0, 1))(listed(1.0, 2.0), F64(0.5))
+    assert repr(by_xs) == "Cons(head=0.0, tail=Cons(head=0.0, tail=Nil()))" and by_w == 2.0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tensorad as ta
-from tensorad.autodiff.control.records import places, tangent_dtype, tangent_type
+from tensorad.autodiff.local.records import places, tangent_dtype, tangent_type
 from tensorad.ir.records import Field, RecordType, stand_ins
 from tensorad.ir.reference.records import Record, handle
 from tensorad.ir.tensor import Tensor

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from tensorad import errors
-from tensorad.language import parse, partial_eval
+from tensorad.language import Tagged, parse, partial_eval
 from tests.support.refusals import Refusals
 
 CASES: Final = Refusals()
@@ -30,13 +30,14 @@ def division_by_zero() -> object:
 
 @refused(
     errors.DefinitionError,
-    "data choose between the functions of lines 2 and 2.",
-    "  in: line 2: g = if t0 { fn (v) { v } } else { fn (v) { v + 1.0 } }",
-    "  hint: call them inside of the blocks, and result in tensors.",
+    "the branches of the call of cond at HERE return different structures: they differ at "
+    "function.",
+    "  in: line 3: t6 = g(x)",
+    "  hint: return trees of one structure; where one branch has nothing to say, zeros.",
 )
-def functions_chosen_by_data() -> object:
+def functions_of_different_types() -> object:
     text = """def f(x) {
-  g = if x > 0.0 { fn (v) { v } } else { fn (v) { v + 1.0 } }
+  g = if x > 0.0 { fn (v) { v } } else { fn (v) { (v, v) } }
   g(x)
 }"""
     return parse(text)["f"](np.float64(2))
@@ -45,28 +46,47 @@ def functions_chosen_by_data() -> object:
 @refused(
     errors.DefinitionError,
     "the branches of cond at HERE leave different structures in the reference r made at "
-    "line 2: they differ at r.",
-    "  in: line 3: u = if t2 {",
+    "line 4: they differ at r.",
+    "  in: line 5: u = if t0 {",
     "  hint: data choose arrays and functions, not what else a tree is made of, such as "
     "references: leave the same, and choose what is in it.",
 )
-def function_written_by_data() -> object:
+def reference_written_by_data() -> object:
     text = """def f(x) {
-  r = ref(fn (v) { v })
-  u = if x > 0.0 { r := fn (v) { v + 1.0 } } else { () }
-  read(r)(x)
+  a = ref(x)
+  b = ref(x)
+  r = ref(a)
+  u = if x > 0.0 { r := b } else { () }
+  read(read(r))
 }"""
     return parse(text)["f"](np.float64(2))
 
 
 @refused(
     errors.DefinitionError,
-    "data choose between a value tagged one and one tagged none.",
-    "  in: line 3: m = if t0 { inject one(x) } else { inject none }",
-    "  hint: match them inside of the blocks, and result in tensors.",
+    "the branches of cond at HERE return different references at cond.",
+    "  in: line 4: r = if t0 { a } else { b }",
+    "  hint: a reference is no value that data can choose: read and write it inside of the "
+    "branches.",
 )
-def tags_chosen_by_data() -> object:
-    text = """data maybe = none | one(float64[])
+def reference_chosen_by_data() -> object:
+    text = """def f(x) {
+  a = ref(x)
+  b = ref(x)
+  r = if x > 0.0 { a } else { b }
+  read(r)
+}"""
+    return parse(text)["f"](np.float64(2))
+
+
+@refused(
+    errors.DefinitionError,
+    "data choose values of maybe, and a field of one is t[*s].",
+    "  in: line 3: m = if t0 { inject one(x) } else { inject none }",
+    "  hint: what data choose is a record, whose fields have dtypes and extents, float64[3].",
+)
+def tags_without_fixed_types() -> object:
+    text = """data maybe = none | one(t[*s])
 def f(x : float64[]) {
   m = if x > 0.0 { inject one(x) } else { inject none }
   match m {
@@ -119,15 +139,42 @@ def reference_as_a_result() -> object:
 
 
 @refused(
-    errors.LimitError,
-    "f calls itself under branches whose conditions only data tell.",
-    "  in: line 2: t2 = f(t1)",
-    "  hint: the depth of a recursion is known when the program is written down: "
-    "make its argument static, or repeat with a loop.",
+    errors.DefinitionError,
+    "walk calls itself before it is known what it returns.",
+    "  in: line 2: t6 = walk(x)",
+    "  hint: let a branch of ta.cond, ta.switch or ta.match return without calling it, or say "
+    "what it returns: ta.function(returns=...) takes an example, or a function of the arguments.",
 )
-def recursion_on_data() -> object:
+def recursion_without_a_type() -> object:
+    text = """def walk(x) { if x > 0.0 { walk(x - 1.0) } else { walk(x + 1.0) } }
+def f(x) { walk(x) }"""
+    return parse(text)["f"](np.float64(2))
+
+
+@refused(
+    errors.GradError,
+    "grad is taken by a value of list, whose tag data choose.",
+    "  in: line 3: t4 = t3(xs)",
+    "  hint: take it by the tensors that it is made of; or let it be static in ta.partial_eval, "
+    "where its tags are known.",
+)
+def derivative_by_data() -> object:
+    text = """data list = nil | cons(float64[], list)
+def total(xs) { match xs { case nil { 0.0 } case cons(x, rest) { x + total(rest) } } }
+def f(xs) { grad(total)(xs) }"""
+    return parse(text)["f"](Tagged("nil"))
+
+
+@refused(
+    errors.DTypeError,
+    "+ takes tensors and numbers, got a function that data choose.",
+    "  in: line 3: t6 = g + x",
+    "  hint: call a function, or match a value of a sum.",
+)
+def chosen_function_as_a_number() -> object:
     text = """def f(x) {
-  if x > 0.0 { f(x - 1.0) } else { x }
+  g = if x > 0.0 { fn (v) { v } } else { fn (v) { -v } }
+  g + x
 }"""
     return parse(text)["f"](np.float64(2))
 
@@ -147,13 +194,14 @@ def recursion_without_an_end() -> object:
 
 @refused(
     errors.LimitError,
-    "fib is unfolded more than 100 times.",
-    "  in: line 1: t2 = fib(t1)",
+    "g is unfolded as often as it may be, and cannot stay a call: its arguments are of another "
+    "type each time.",
+    "  in: line 1: t3 = g(t1, t2)",
     "  hint: pass a larger budget=, or repeat with a loop.",
 )
 def budget() -> object:
-    text = """def fib(n) { if n < 2 { n } else { fib(n - 1) + fib(n - 2) } }
+    text = """def g(t, n) { if n < 1 { 0.0 } else { g((t, t), n - 1) } }
 def f(x) {
-  x * fib(12)
+  x * g(x, 12)
 }"""
-    return partial_eval(parse(text)["f"], budget=100)(np.float64(2))
+    return partial_eval(parse(text)["f"], budget=10)(np.float64(2))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tensorad as ta
-from tensorad.errors import DefinitionError, DTypeError, LimitError, ShapeError
+from tensorad.errors import DefinitionError, DTypeError, GradError, LimitError, ShapeError
 from tests.support.refusals import Refusals
 
 CASES = Refusals()
@@ -63,14 +63,14 @@ def all_branches_recur() -> None:
     "f calls itself 40 times, each time with arguments of another kind.",
     "  in:    a call                    the call inside",
     "      x  float64 (1099511627776,)  float64 (2199023255552,)",
-    "  hint: a call of the same kind stays a call: let shapes, dtypes and static "
-    "arguments be the same in each (functions are, given as ta.fn(f)); a count that is "
-    "static ends the calls by a Python if.",
+    "  hint: extents that differ are sizes of one function if ta.cond asks for them, and no "
+    "Python if, but here: an expression has no truth value while the formula is being written.",
 )
 def other_shapes() -> None:
     @ta.function
     def f(x: Any) -> Any:
-        return ta.cond(x.sum() > 9, lambda: x.sum(), lambda: f(ta.topi.concatenate([x, x])))
+        twice = ta.topi.concatenate([x] * 2 if x.shape[0] > 0 else [x])
+        return ta.cond(x.sum() > 9, lambda: x.sum(), lambda: f(twice))
 
     f(np.ones(2))
 
@@ -182,23 +182,34 @@ def other_shape_than_declared() -> None:
 
 
 @CASES.refused(
-    DefinitionError,
-    "f calls itself, and uses i, which belongs to a loop around it.",
-    "  in: f(m)",
-    "  hint: make i an argument.",
+    GradError,
+    "f calls a derivative of f itself, whose derivative needs derivatives of ever higher orders: "
+    "as many as calls are nested, which only data tell.",
+    "  in: f_saving, called by f",
+    "  hint: differentiate outside of the recursion; or let the number of calls be a static "
+    "argument (static_argnames) that a Python if ends, so that each order is a function of its "
+    "own.",
 )
-def counter_of_a_loop() -> None:
-    def program(x: Any, n: Any) -> Any:
-        def step(i: Any, s: Any) -> Any:
-            @ta.function
-            def f(m: Any) -> Any:
-                return ta.cond(m > 0, lambda: f(m - 1) * i, lambda: x)
+def derivative_of_itself() -> None:
+    @ta.function
+    def f(x: Any, n: Any) -> Any:
+        return ta.cond(n > 0, lambda: ta.grad(lambda y: f(y, n - 1))(x) * x, lambda: x * x)
 
-            return s + f(i)
+    f(V, N)
 
-        return ta.for_loop(0, n, step, 0.0)
 
-    run(program, V, N)
+@CASES.refused(
+    ShapeError,
+    "the branches of cond at HERE return different shapes at cond.",
+    "  in: true_fn: float64 (x_0,), false_fn: float64 (x_0 - 1,)",
+    "  hint: broadcast or reshape one of them.",
+)
+def other_extents_in_the_result() -> None:
+    @ta.function
+    def f(x: Any) -> Any:
+        return ta.cond(x.shape[0] < 2, lambda: x, lambda: f(x[1:]))
+
+    f(np.ones(4))
 
 
 @CASES.refused(

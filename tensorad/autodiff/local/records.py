@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorad.autodiff.adjoints.adjoint import Adjoint, whole
+from tensorad.errors import GradError
 from tensorad.ir.arrays.elementwise import compute_axes, elementwise
-from tensorad.ir.dtypes import BOOL, DType
-from tensorad.ir.expr import call, const, int_const, read
+from tensorad.ir.arrays.told_sizes import tell
+from tensorad.ir.dtypes import BOOL, INT64, DType
+from tensorad.ir.expr import LocalSize, call, const, int_const, read
+from tensorad.ir.order import sizes_in
 from tensorad.ir.records import (
     Definition,
     Field,
@@ -19,11 +21,12 @@ from tensorad.ir.records import (
     Variant,
     fields_of,
     inject,
+    is_record,
     recursion,
     stand_ins,
     tag_of,
 )
-from tensorad.ir.tensor import Block, Branch, Compute, Shape, Tensor, outputs
+from tensorad.ir.tensor import Block, Branch, Compute, Op, Shape, Tensor, dim_expr, outputs
 
 
 def tangent_dtype(dtype: DType) -> DType:
@@ -41,10 +44,20 @@ def tangent_type(dtype: RecordType) -> RecordType:
 
 
 def _tangent_variants(dtype: RecordType) -> list[Variant]:
-    return [Variant("zero", ())] + [
-        Variant(v.name, tuple([f._replace(dtype=tangent_dtype(f.dtype)) for f in smooth(v)]))
-        for v in dtype.variants
-    ]
+    """Fields that are arrays of sizes that calls give have these sizes beside them: who adds two
+    derivatives knows them by the records alone."""
+    found = [Variant("zero", ())]
+    for v in dtype.variants:
+        fields = [f._replace(dtype=tangent_dtype(f.dtype)) for f in smooth(v)]
+        fields += [Field(s.label, (), INT64) for s in _sizes_of(fields)]
+        found.append(Variant(v.name, tuple(fields)))
+    return found
+
+
+def _sizes_of(fields: Sequence[Field]) -> list[LocalSize]:
+    """The sizes in shapes of fields that only calls tell."""
+    found = sizes_in(*[dim_expr(n) for f in fields for n in f.shape])
+    return [s for s in found if isinstance(s, LocalSize)]
 
 
 def smooth(variant: Variant) -> list[Field]:
@@ -76,6 +89,7 @@ def derivative_of(dtype: RecordType, tag: int, parts: Sequence[Tensor | None]) -
     fields = smooth(dtype.variants[tag])
     pairs = zip(fields, parts, strict=True)
     made = [nothing(f"d{f.name}", f.shape, f.dtype) if p is None else p for f, p in pairs]
+    made += [outputs(Compute(s.label, (), (s,), ""))[0] for s in _sizes_of(fields)]
     return inject(tangent_type(dtype), _tag(dtype, tag), made, f"d{dtype.variants[tag].name}")
 
 
@@ -89,7 +103,7 @@ def parts_of_derivative(d: Tensor, dtype: RecordType, tag: int) -> list[Tensor]:
     if own == 0:
         return none
     given = (d,)
-    blocks = (Block(given, tuple(none)), Block(given, fields_of(d, own)))
+    blocks = (Block(given, tuple(none)), Block(given, fields_of(d, own)[: len(fields)]))
     names = tuple([f"d{f.name}" for f in fields])
     return list(outputs(Branch(names, (_has_tag(d, own), d), blocks, source="")))
 
@@ -122,8 +136,11 @@ def _sum(dtype: RecordType, a: Tensor, b: Tensor) -> Tensor:
         if not variant.fields:
             arms.append(b)
             continue
-        pairs = zip(fields_of(a, n), fields_of(b, n), strict=True)
-        parts = [added(x, y) if _is_handle(x) else elementwise("add", x, y) for x, y in pairs]
+        own = len(smooth(variant))
+        pairs = list(zip(fields_of(a, n), fields_of(b, n), strict=True))
+        parts = [added(x, y) if _is_handle(x) else elementwise("add", x, y) for x, y in pairs[:own]]
+        sizes = _sizes_of(variant.fields)
+        parts += [tell(s, x) for s, (x, _) in zip(sizes, pairs[own:], strict=True)]
         whole = inject(dtype, n, parts, "sum")
         arms.append(_chosen(_has_tag(b, n), whole, a, (a, b)))
     blocks = tuple([Block((a, b), (t,)) for t in arms])
@@ -139,13 +156,17 @@ def _chosen(condition: Tensor, yes: Tensor, no: Tensor, given: tuple[Tensor, ...
     return outputs(Branch(("sum",), (condition, *given), blocks, source=""))[0]
 
 
-class RecordSums(dict[Tensor, Tensor]):
-    """Derivatives by records that a sweep has collected so far."""
+def check_no_batch(op: Op, batch: Shape, tensors: Sequence[Tensor] | None = None) -> None:
+    """Derivatives of records have no further axes.
 
-    def receive(self, t: Tensor, part: Tensor) -> None:
-        """One more part."""
-        self[t] = added(self[t], part) if t in self else part
-
-    def adjoint(self, t: Tensor) -> Adjoint | None:
-        """What is collected."""
-        return whole(self[t]) if t in self else None
+    Args:
+        tensors: those whose derivatives are asked for; None: records among others.
+    Raises:
+        GradError: they are asked for, by a full Jacobian.
+    """
+    if batch and (tensors is None or any(is_record(t.dtype) for t in tensors)):
+        raise GradError(
+            f"a full Jacobian goes through {op.name}, a value of a data type or a call of a "
+            "function by itself.",
+            hint="use vjp or jvp with one direction, and vmap over directions.",
+        )

@@ -1,0 +1,1 @@
+"""What evaluation leaves: functions and tags that data choose, and calls."""

@@ -1,0 +1,94 @@
+"""What is said of functions that call themselves in ways that have no end, or no sizes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from os.path import basename
+from types import CodeType
+from typing import Final
+
+from tensorad.errors import DefinitionError, LimitError, NoValueError, UserError
+from tensorad.ir.source import is_own
+from tensorad.program.calling.arguments import Arguments, extents
+from tensorad.program.sides import side_by_side
+from tensorad.program.trees import Branching, Flat, statics
+
+MOST_OPEN: Final = 500
+"""A function that is called for other and other kinds of arguments is nested no deeper."""
+_MOST_COMPOSED: Final = 8
+"""A function that is given other functions of the same code each time is nested no deeper."""
+_LARGE: Final = 1 << 40
+"""No array has this extent."""
+
+
+def check_nesting(own: Sequence[Arguments], name: str, given: Arguments) -> None:
+    """A function is not called for ever other arguments.
+
+    Args:
+        own: those of its calls that are being written down, the outermost first.
+    Raises:
+        LimitError: it is nested too deep in itself.
+    """
+    is_large = any(isinstance(n, int) and n > _LARGE for s in extents(given.leaves) for n in s)
+    kind = _by_code(given)
+    composed = [f for f in own if _by_code(f) == kind]
+    if len(own) < MOST_OPEN and len(composed) < _MOST_COMPOSED and not (own and is_large):
+        return
+    before, now = _signature(own[-1]), _signature(given)
+    raise LimitError(
+        f"{name} calls itself {len(own)} times, each time with arguments of another kind.",
+        where=side_by_side(("a call", "the call inside"), before, now, ""),
+        hint="a call of the same kind stays a call: let shapes, dtypes and static arguments be "
+        "the same in each (functions are, given as ta.fn(f)); a count that is static ends the "
+        "calls by a Python if.",
+    )
+
+
+def _by_code(given: Arguments) -> object:
+    """What tells arguments apart, functions by their code alone."""
+    shapes = [[n if isinstance(n, int) else id(n) for n in s] for s in extents(given.leaves)]
+    found: list[object] = [shapes]
+    for name, structure in given.structures:
+        for path, value in statics(structure, name):
+            found.append((path, getattr(value, "__code__", value)))
+    return found
+
+
+def not_resized(error: Exception, refused: Exception) -> Exception:
+    """What to say where a function can neither have sizes for extents that differ from call to
+    call nor be written down for each shape."""
+    needs_numbers = isinstance(refused, NoValueError) or not isinstance(refused, UserError)
+    if not needs_numbers:
+        return refused
+    if not isinstance(error, LimitError):
+        return error
+    text, why = str(error).partition("\n  hint: ")[0], str(refused).splitlines()[0]
+    return LimitError(
+        text,
+        hint="extents that differ are sizes of one function if ta.cond asks for them, and no "
+        f"Python if, but here: {why}",
+    )
+
+
+def endless(name: str, error: RecursionError) -> DefinitionError:
+    """What to say of a Python function that calls itself without end."""
+    codes: list[CodeType] = []
+    at = error.__traceback__
+    while at is not None:
+        codes.append(at.tb_frame.f_code)
+        at = at.tb_next
+    users = Counter([c for c in codes if not is_own(c.co_filename)])
+    code = users.most_common(1)[0][0]
+    return DefinitionError(
+        f"{name} calls functions without end while it is written down.",
+        where=f"{code.co_name} at {basename(code.co_filename)}:{code.co_firstlineno}",
+        hint="a Python function that calls itself under a branch of ta.cond is written down again "
+        "in each call: decorate it with @ta.function, so that its calls stay calls.",
+    )
+
+
+def _signature(given: Arguments) -> Flat:
+    names = tuple([name for name, _ in given.structures])
+    children = tuple([s for _, s in given.structures])
+    return Flat(given.leaves, given.paths, Branching(dict, names, names, children))

@@ -1,0 +1,230 @@
+"""Bad programs: derivatives by values of data types, values that hold functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tensorad as ta
+from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError
+from tests.support.bad.kinds import XS, List, V, half, run
+from tests.support.refusals import Refusals
+
+CASES = Refusals()
+Hue: Any = ta.variant("Hue", Red={}, Gray={"level": "int64"})
+Dot: Any = ta.variant("Dot", At={"x": "float64", "hue": Hue}, Not={})
+DOT = Dot.At(2.0, Hue.Red())
+
+
+def head_of(xs: Any) -> Any:
+    return ta.match(xs, lambda: 0.0, lambda head, tail: head)
+
+
+def place(dot: Any) -> Any:
+    return ta.match(dot, lambda x, hue: x, lambda: 0.0)
+
+
+@CASES.refused(
+    DTypeError,
+    "grad cannot differentiate <lambda> by hue of the data type Hue, whose values have no floats.",
+    "  in: hue : Hue",
+    "  hint: choose another argument with argnums.",
+)
+def by_a_value_without_floats() -> None:
+    ta.grad(lambda hue: 1.0)(Hue.Gray(3))
+
+
+@CASES.refused(
+    ShapeError,
+    "grad needs a function whose result is one float without axes, but <lambda> returns "
+    "<lambda>: List.",
+    "  in: grad of <lambda>",
+    "  hint: sum it; return what else is wanted as aux, with has_aux=True; ta.vjp takes results of "
+    "any structure, ta.jacobian of any shape.",
+)
+def the_gradient_of_a_value() -> None:
+    ta.grad(lambda xs: xs)(XS)
+
+
+@CASES.refused(
+    DefinitionError,
+    "the tangent of jvp of head_of has Nil where the value that it belongs to has Cons.",
+    "  in: tangents[0].tail",
+    "  hint: a tangent of a value of List is of the same alternatives, with numbers for "
+    "directions.",
+)
+def a_tangent_of_another_alternative() -> None:
+    ta.jvp(head_of, (List.Cons(1.0, XS),), (XS,))
+
+
+@CASES.refused(
+    DefinitionError,
+    "the tangent of linearize of head_of has Cons where the value that it belongs to has Nil.",
+    "  in: tangents[0]['a'].tail",
+    "  hint: a tangent of a value of List is of the same alternatives, with numbers for "
+    "directions.",
+)
+def a_longer_tangent() -> None:
+    def head_of(given: Any) -> Any:
+        return ta.match(given["a"], lambda: 0.0, lambda head, tail: head)
+
+    ta.linearize(head_of, {"a": XS})[1]({"a": List.Cons(1.0, XS)})
+
+
+@CASES.refused(
+    DefinitionError,
+    "the cotangent of vjp of <lambda> has Nil where the value that it belongs to has Cons.",
+    "  in: cotangent[1]",
+    "  hint: a cotangent of a value of List is of the same alternatives, with numbers for "
+    "directions.",
+)
+def a_cotangent_of_another_alternative() -> None:
+    ta.vjp(lambda xs: (1.0, xs), XS)[1]((0.0, List.Nil()))
+
+
+@CASES.refused(
+    DefinitionError,
+    "the vector of hvp of head_of has Nil where the value that it belongs to has Cons.",
+    "  in: vectors[0]",
+    "  hint: a vector of a value of List is of the same alternatives, with numbers for directions.",
+)
+def a_vector_of_another_alternative() -> None:
+    ta.hvp(head_of, (XS,), (List.Nil(),))
+
+
+@CASES.refused(
+    DTypeError,
+    "the tangent tangents[0] of jvp of head_of is of float64, but what it belongs to is of the data"
+    " type List.",
+    "  in: tangents[0]",
+    "  hint: pass a value of List: of the same alternatives, with numbers for directions.",
+)
+def an_array_as_tangent_of_a_value() -> None:
+    ta.jvp(head_of, (XS,), (np.ones(2),))
+
+
+@CASES.refused(
+    DTypeError,
+    "the cotangent of vjp of <lambda> is of Dot, but what it belongs to is of the data type List.",
+    "  in: cotangent",
+    "  hint: pass a value of List: of the same alternatives, with numbers for directions.",
+)
+def a_cotangent_of_another_type() -> None:
+    ta.vjp(lambda xs: xs, XS)[1](DOT)
+
+
+@CASES.refused(
+    GradError,
+    "vjp of place has nothing to differentiate: no argument is a float.",
+    "  in: hue : Hue",
+    "  hint: integers and booleans have no derivative: convert with .astype('float32').",
+)
+def no_argument_with_floats() -> None:
+    def place(hue: Any) -> Any:
+        return 1.0
+
+    ta.vjp(place, Hue.Red())[1](1.0)
+
+
+@CASES.refused(
+    GradError,
+    "jacobian of head_of has no array for xs, a value of the data type List.",
+    "  in: xs : List",
+    "  hint: ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as a direction.",
+)
+def a_jacobian_by_a_value() -> None:
+    ta.jacobian(head_of)(XS)
+
+
+@CASES.refused(
+    GradError,
+    "sparse_jacobian of head_of has no array for xs, a value of the data type List.",
+    "  in: xs : List",
+    "  hint: ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as a direction.",
+)
+def a_sparse_jacobian_by_a_value() -> None:
+    ta.sparse_jacobian(head_of)(XS)
+
+
+@CASES.refused(
+    GradError,
+    "hessian of place has no array for dot, a value of the data type Dot.",
+    "  in: dot : Dot",
+    "  hint: ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as a direction.",
+)
+def a_hessian_by_a_value() -> None:
+    ta.hessian(place)(DOT)
+
+
+@CASES.refused(
+    GradError,
+    "jacfwd of listed has no array for listed, a value of the data type List.",
+    "  in: listed : List",
+    "  hint: ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as a direction.",
+)
+def a_jacobian_of_a_value() -> None:
+    def listed(x: Any) -> Any:
+        return List.Cons(x, List.Nil())
+
+    ta.jacfwd(listed)(V)
+
+
+@CASES.refused(
+    DTypeError,
+    "the field dot of Box.Full must be a Dot, got Dot.gradient.",
+    "  hint: make a value of Dot.",
+)
+def a_gradient_as_a_field() -> None:
+    ta.variant("Box", Full={"dot": Dot}).Full(ta.grad(place)(DOT))
+
+
+@CASES.refused(
+    DTypeError,
+    "the adjoint of xs by a rule is of float64, but what it belongs to is of the data type List.",
+    "  in: first(xs)",
+    "  hint: pass a value of List: of the same alternatives, with numbers for directions.",
+)
+def a_rule_that_returns_an_array_for_a_value() -> None:
+    @ta.custom_rule(vjp=lambda out, c, xs: [c])
+    def first(xs: Any) -> Any:
+        return head_of(xs)
+
+    ta.grad(lambda xs: first(xs))(XS)
+
+
+# functions in fields
+
+Step: Any = ta.variant("Step", Act={"f": ta.Fn}, Add={"b": "float64"}, Stop={"n": "int64"})
+
+
+@CASES.refused(
+    DTypeError,
+    "the field f of Step.Act must be a function, got number 3.0.",
+    "  hint: pass a function, or a lambda.",
+)
+def a_number_in_the_place_of_a_function() -> None:
+    Step.Act(3.0)
+
+
+@CASES.refused(
+    DefinitionError,
+    "the branches of cond at HERE return different structures: they differ at cond.",
+    "  in:         true_fn        false_fn",
+    "      cond    Act            Add",
+    "      cond.f  function half  -",
+    "      cond.b  -              float64 ()",
+    "  hint: return trees of one structure; where one branch has nothing to say, zeros.",
+)
+def data_choose_between_alternatives_with_functions() -> None:
+    run(lambda x: ta.cond(x > 0, lambda: Step.Act(half), lambda: Step.Add(x)), V)
+
+
+@CASES.refused(
+    GradError,
+    "grad has nothing to differentiate <lambda> by.",
+    "  in: step, an argument without floats",
+    "  hint: choose another argument with argnums.",
+)
+def a_value_with_functions_and_no_floats() -> None:
+    ta.grad(lambda step: 1.0)(Step.Stop(3))
