@@ -147,14 +147,12 @@ _STRANGE: Final = (
     "this was compiled by another process, or its operator is gone: an operator of tensorad is "
     "compiled again by each process that calls it"
 )
-
-
-def _handler_text(addresses: int, first: int) -> str:
-    """The module: @handler(frame), by the addresses of functions whose numbers start so."""
-    strange = f'c"{_STRANGE}\\00"'
-    return f"""
+_DECLARATIONS: Final = f"""
 declare void @words(i64, i64, ptr)
-@strange = private constant [{len(_STRANGE) + 1} x i8] {strange}
+@strange = private constant [{len(_STRANGE) + 1} x i8] c"{_STRANGE}\\00"
+"""
+
+_ASKED: Final = f"""
 define ptr @handler(ptr %frame) nounwind {{
 begin:
   {loaded("%first", "ptr", "%frame", _EXTENSION)}
@@ -176,7 +174,10 @@ metadata:
   {stored(f"i32 {VERSION[1]}", "%m2", "%told", _MINOR)}
   {stored("i32 0", "%m3", "%told", _TRAITS)}
   {stored("i64 0", "%m4", "%told", _STATE)}
-  ret ptr null
+  ret ptr null"""
+"""What asks for the version is answered."""
+
+_ATTRIBUTE: Final = f"""
 call:
   {loaded("%count", "i64", "%frame", _ATTRIBUTES + _LIST_SIZE)}
   %one = icmp eq i64 %count, 1
@@ -185,21 +186,10 @@ attribute:
   {loaded("%kinds", "ptr", "%frame", _ATTRIBUTES + _LIST_KINDS)}
   %sort = load i32, ptr %kinds
   %scalar = icmp eq i32 %sort, {_SCALAR}
-  br i1 %scalar, label %named, label %unknown
-named:
-  {loaded("%values", "ptr", "%frame", _ATTRIBUTES + _ATTRIBUTE_VALUES)}
-  %value = load ptr, ptr %values
-  {loaded("%holds", "ptr", "%value", _SCALAR_VALUE)}
-  %number = load i64, ptr %holds
-  %row = sub i64 %number, {first}
-  %inside = icmp ult i64 %row, {MOST}
-  br i1 %inside, label %find, label %unknown
-find:
-  %all = inttoptr i64 {addresses} to ptr
-  %at = getelementptr ptr, ptr %all, i64 %row
-  %function = load atomic ptr, ptr %at acquire, align 8
-  %gone = icmp eq ptr %function, null
-  br i1 %gone, label %unknown, label %room
+  br i1 %scalar, label %named, label %unknown"""
+"""A call has one attribute, a number."""
+
+_RUN: Final = f"""
 room:
   {loaded("%takes", "i64", "%frame", _ARGUMENTS + _LIST_SIZE)}
   {loaded("%gives", "i64", "%frame", _RESULTS + _LIST_SIZE)}
@@ -233,3 +223,24 @@ failed:
   %made = call ptr %create(ptr %error)
   ret ptr %made
 }}"""
+"""Addresses of buffers in a row, the call, and the error if it fails."""
+
+
+def _handler_text(addresses: int, first: int) -> str:
+    """The module: @handler(frame), by the addresses of functions whose numbers start so."""
+    named = f"""
+named:
+  {loaded("%values", "ptr", "%frame", _ATTRIBUTES + _ATTRIBUTE_VALUES)}
+  %value = load ptr, ptr %values
+  {loaded("%holds", "ptr", "%value", _SCALAR_VALUE)}
+  %number = load i64, ptr %holds
+  %row = sub i64 %number, {first}
+  %inside = icmp ult i64 %row, {MOST}
+  br i1 %inside, label %find, label %unknown
+find:
+  %all = inttoptr i64 {addresses} to ptr
+  %at = getelementptr ptr, ptr %all, i64 %row
+  %function = load atomic ptr, ptr %at acquire, align 8
+  %gone = icmp eq ptr %function, null
+  br i1 %gone, label %unknown, label %room"""
+    return "".join([_DECLARATIONS, _ASKED, _ATTRIBUTE, named, _RUN])

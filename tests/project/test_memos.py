@@ -81,7 +81,7 @@ NOT_EMPTIED: Final = {
         "tensorad/progress.py": "_line",
         "tensorad/interop/jax.py": "_is_registered",
         "tensorad/interop/torch.py": "_registered",
-        "tensorad/interop/xla.py": "targets",
+        "tensorad/interop/xla.py": "targets self._numbers self._entries",
         "codegen/entry/native_type.py": "_kept",
         "codegen/target/link.py": "_linker",
         "codegen/target/object_code.py": "_local",
