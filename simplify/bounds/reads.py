@@ -15,7 +15,6 @@ from tensorad import config
 from tensorad.errors import BoundsError
 from tensorad.ir.analysis.alike import Form, form_of
 from tensorad.ir.analysis.facts import facts_about
-from tensorad.ir.arrays.indexing import read_at
 from tensorad.ir.arrays.scan_outputs import last_states
 from tensorad.ir.expr import TRUE, Axis, Const, Expr, LocalSize, Read, Size, read
 from tensorad.ir.order import SIZE, occurs, sizes_in
@@ -235,7 +234,7 @@ def _cells(op: Scan) -> list[Read]:
 
 
 def _write(op: Scatter, indices: tuple[Expr, ...]) -> Read:
-    return read_at(outputs(op)[0], indices)
+    return read(outputs(op)[0], indices)
 
 
 def _sites(op: Op) -> Iterable[ReadSite]:

@@ -8,7 +8,7 @@ points for small sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
 from typing import Final
@@ -23,7 +23,9 @@ from tensorad.ir.expr import (
     Axis,
     Call,
     Expr,
+    Read,
     Size,
+    axis,
     logical_and,
     size_var,
 )
@@ -269,14 +271,20 @@ def _context(
 
 
 def _by_points(e: Elimination) -> str:
-    if _sizes(e):
+    if _sizes(e) or _data_in_bounds(e):
         raise Undecided("")
     _compare_points(e, {})
     return ""
 
 
 def _by_samples(e: Elimination) -> str:
-    """The values of the sizes for which the points were compared."""
+    """The values of the sizes, and of data in bounds, for which the points were compared."""
+    named = _named(e)
+    if named is not e:
+        try:
+            return _by_samples(named)
+        except Refuted as error:  # wrong for some value of a name, perhaps not for its own
+            raise Undecided(str(error)) from None
     sizes = _sizes(e)
     facts = list(facts_about(sizes))
     tried = [g for g in _samples(sizes) if all(bool(v) for v in evaluate(facts, {}, g))]
@@ -286,6 +294,57 @@ def _by_samples(e: Elimination) -> str:
         _compare_points(e, given)
     names = ", ".join(str(s) for s in sizes)
     return f"{len(tried)} values of {names} up to {max(max(t.values()) for t in tried)}"
+
+
+def _data_in_bounds(e: Elimination) -> list[Expr]:
+    """The bounds of loops that data say."""
+    axes = [*e.outer, *e.inner, *[a for p in e.solution.pieces for a in p.axes]]
+    bounds = [b for a in axes for b in (a.lower, a.upper, a.step)]
+    return [b for b in bounds if not is_evaluable(b)]
+
+
+def _named(e: Elimination) -> Elimination:
+    """The elimination with a size in the place of each element of data that bounds a loop, where
+    outer axes alone say which element it is.
+
+    Raises:
+        Undecided: an inner axis says so.
+    """
+    if not _data_in_bounds(e):
+        return e
+    outer = dict.fromkeys(e.outer)
+    names: dict[Expr, Expr] = {}
+    images: dict[Expr, Expr] = {}
+
+    def rule(x: Expr) -> Expr | None:
+        data = isinstance(x, Read) and x.dtype.is_integer and not is_evaluable(x)
+        if not data or any(a not in outer for a in free_leaves(x)):
+            return None
+        return names.setdefault(x, size_var(f"#{len(names)}"))
+
+    def image(root: Expr) -> Expr:
+        return substitute(rewrite(root, rule), images)
+
+    def loops(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+        made = []
+        for a in axes:
+            made.append(axis(a.name, image(a.lower), image(a.upper), image(a.step)))
+            images[a] = made[-1]
+        return tuple(made)
+
+    around, inner = loops(e.outer), loops(e.inner)
+    pieces = []
+    for p in e.solution.pieces:
+        own = loops(p.axes)
+        values = {images[old]: image(v) for old, v in p.values.items()}
+        pieces.append(Piece(image(p.guard), own, values, image(p.residual)))
+    found = Elimination(
+        around, inner, image(e.condition), replace(e.solution, pieces=tuple(pieces))
+    )
+    left = _data_in_bounds(found)
+    if left:
+        raise Undecided(f"data say {left[0]}, other data in each iteration")
+    return found
 
 
 def _samples(sizes: Sequence[Size]) -> list[dict[Expr, int]]:

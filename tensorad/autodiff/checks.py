@@ -142,7 +142,9 @@ def as_direction(
 
 def _record_direction(what: str, t: Tensor, value: object) -> Tensor:
     wanted = tangent_dtype(t.dtype)
-    if not isinstance(value, Tensor) or value.dtype is not wanted or value.shape:
+    shape = value.shape if isinstance(value, Tensor) else None
+    fits = shape is not None and len(shape) == t.ndim and all(map(same_dim, shape, t.shape))
+    if not isinstance(value, Tensor) or value.dtype is not wanted or not fits:
         kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
         raise DTypeError(
             f"{what} is of {kind}, but derivatives by {t.name} : {t.dtype} are of {wanted}.",

@@ -16,6 +16,7 @@ from tensorad.autodiff.checks import (
     check_wrt,
     leading_axes,
 )
+from tensorad.autodiff.control.handles import moves_handles
 from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.control.pieces import with_dtype, zeros_like
 from tensorad.autodiff.control.recursion import Moving
@@ -243,7 +244,7 @@ class Push:
             advance()
             viewed = view(op)
             made = outputs(op)
-            if isinstance(op, (Control, Saved)):
+            if isinstance(op, (Control, Saved)) or moves_handles(op):
                 self._push_control(op, saves)
             elif any(t in self.tangents for t in differentiable_inputs(viewed)):
                 pairs = list(zip(made, self._push(viewed, made), strict=True))
@@ -253,14 +254,14 @@ class Push:
             for rule in rules_at(op, self.rules):
                 self._push_rule(rule)
 
-    def _push_control(self, op: Control | Saved, saves: Mapping[Control, Sequence[Saved]]) -> None:
+    def _push_control(self, op: Op, saves: Mapping[Control, Sequence[Saved]]) -> None:
         """The tangents of the outputs, and of all that is saved of the inside."""
         moved = [t for t in derivation_inputs(op, self.rules) if t in self.tangents]
         is_told = op not in saves and all(is_ruled(t, self.rules) for t in outputs(op))
         if isinstance(op, Saved) or not moved or is_told:
             return
         stored = {t: with_dtype(variable(self.tangents[t], f"d{t.name}"), t.dtype) for t in moved}
-        kept = saves.get(op, ())
+        kept = saves.get(op, ()) if isinstance(op, Control) else ()
         given = Moving(stored, kept, self.batch, self.rules, block_jvp, self.read)
         for t, tangent in control_tangents(op, given).items():
             if not is_ruled(t, self.rules):

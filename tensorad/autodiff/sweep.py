@@ -34,6 +34,7 @@ from tensorad.autodiff.adjoints.weights import WeightedTarget, with_stored_weigh
 from tensorad.autodiff.checks import check_depends
 from tensorad.autodiff.control.activity import active_tensors
 from tensorad.autodiff.control.adjoints import control_adjoints
+from tensorad.autodiff.control.handles import moves_handles
 from tensorad.autodiff.control.heads import (
     BlockAdjoints,
     Given,
@@ -201,7 +202,9 @@ class Sweep:
             self._visit_rule(rule)
         viewed = view(op)
         flows = any(t in self.active for t in differentiable_inputs(viewed))
-        if isinstance(viewed, Compute):
+        if isinstance(op, (Control, Saved)) or moves_handles(op):
+            self._visit_control(op, made)
+        elif isinstance(viewed, Compute):
             swept = self._visit_folds(viewed, made) if flows and not self.batch else {}
             for t in made:
                 if t not in swept:
@@ -210,8 +213,6 @@ class Sweep:
             self._visit_scatter(viewed, made[0])
         elif isinstance(op, Scan) and isinstance(viewed, Scan) and flows:
             self._visit_scan(op, viewed, {t: self._finish(t, Uses(1, True)) for t in made})
-        elif isinstance(op, (Control, Saved)):
-            self._visit_control(op, made)
         else:
             for t in made:
                 self._finish(t, Uses(0, False))
@@ -397,7 +398,7 @@ class Sweep:
         for c, t in sweep.starts[0].items():
             self._push_terms(viewed.start[c], viewed.axes, TRUE, switch.start(c, t), viewed.axes)
 
-    def _visit_control(self, op: Control | Saved, made: Sequence[Tensor]) -> None:
+    def _visit_control(self, op: Op, made: Sequence[Tensor]) -> None:
         """One operation for all outputs and all that is saved, visited with its outputs."""
         found = {t: self._finish(t, Uses(1, False)) for t in made}
         heads = {t: Head.of(a, t, self.batch) for t, a in found.items() if a is not None}

@@ -70,7 +70,7 @@ def _listed(
     """The elements of tensors of an arm, at rows that take it."""
     (i,) = compute_axes(arm.shape)
     taken = formula("taken", (i,), call("eq", read(arm, (i,)), int_const(n)), "")
-    chosen = numbers_of(taken, None, None, level.rows)
+    chosen = numbers_of(taken, None, level.rows)
     rows = listed(chosen.numbers, chosen.count)
     inner = rows.level(level)
     for p, t in zip(op.blocks[n].params, op.operands[1:], strict=True):

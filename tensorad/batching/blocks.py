@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tensorad.batching.dependence import of_control
 from tensorad.batching.level import Level
 from tensorad.batching.pieces import iterations_first, rows_first
+from tensorad.batching.replays import with_stacks
 from tensorad.batching.rows import like
 from tensorad.batching.rules import RowsRule
 from tensorad.ir.analysis.blocks import op_sizes
@@ -100,9 +101,9 @@ def through(op: Control, level: Level, kept: Sequence[Saved]) -> None:
             level.calls[key] = blocks
     given = [*map(level.of, op.operands), *[level.each[s] for s in used]]
     made = replace(op, operands=tuple(given), blocks=blocks)
-    if isinstance(made, FunctionCall) and isinstance(op, FunctionCall) and op.rule is not None:
+    if isinstance(op, FunctionCall) and op.rule is not None and (differ or used):
         rows = RowsRule(op, tuple(differ), replace(level.empty(), calls={}, differing={}))
-        made = replace(made, rule=rows.rule)
+        made = replace(op, operands=made.operands, blocks=made.blocks, rule=rows.rule)
     keep_outputs(op, made, with_axis, level)
     for s in kept:
         t, own_level = outputs(s)[0], levels[s.block]
@@ -147,6 +148,11 @@ def loop(op: Loop, level: Level, kept: Sequence[Saved], differ: Collection[int])
         count=None if op.count is None else level.of(op.count), trips=trips, counter=counter,
         replay=None,
     )  # fmt: skip
+    stacks = _with_replay(op, made, around, differ, own) if not used else None
+    if stacks is not None and op.replay is not None:
+        made = stacks
+        for k in [k for k in range(op.replay.states, 2 * op.replay.states) if k in differ]:
+            level.image.setdefault(outputs(op)[k], rows_first(outputs(made)[k]))
     keep_outputs(op, made, differ, level)
     for s in kept:
         (t,) = outputs(s)
@@ -155,6 +161,21 @@ def loop(op: Loop, level: Level, kept: Sequence[Saved], differ: Collection[int])
             level.image[t] = rows_first(level.stacked[t])
         else:
             level.plain[t] = saved(made, body.level.of(s.inner))
+
+
+def _with_replay(
+    op: Loop, made: Loop, level: Level, differ: Collection[int], own: Collection[int]
+) -> Loop | None:
+    """The loop for all rows with a replay for all rows, if it has one that can be."""
+    if op.replay is None:
+        return None
+    states, advance = op.replay.states, op.replay.advance
+    moved = [2 + k for k in range(states) if k in differ]
+    moved += [2 + states + n for n, k in enumerate(op.replay.fixed) if k in own]
+    inner = inside(advance.params, moved, (), level)
+    inner.level.run(inner.level, advance.results)
+    block = inner.block(advance.results, differ)
+    return with_stacks(made, replace(op.replay, advance=block), differ)
 
 
 def _counted(op: Loop, level: Level) -> tuple[Level, Expr, LocalSize]:

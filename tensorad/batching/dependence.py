@@ -9,6 +9,7 @@ from typing import Any
 from tensorad.ir.analysis.blocks import op_sizes, ops_between, saves_of
 from tensorad.ir.expr import Size
 from tensorad.ir.order import sizes_in
+from tensorad.ir.records import Fields, Inject, Recursion, Tag, is_record
 from tensorad.ir.tensor import (
     Block,
     Branch,
@@ -71,6 +72,23 @@ def differing(wanted: Sequence[Tensor], params: Collection[Tensor], moving: Movi
 
 def of_control(op: Control, kept: Sequence[Saved], moving: Moving) -> Differing:
     """The outputs that differ, and what is saved that does; sizes that do are added."""
+    found = _of_control(op, kept, moving)
+    given = [t for t in op.inputs if t in moving.tensors]
+    made = [*outputs(op), *[outputs(s)[0] for s in kept]]
+    if (found or given) and is_single(op, [*given, *made]):
+        return dict.fromkeys(made)
+    return found
+
+
+def is_single(op: Op, differ: Sequence[Tensor]) -> bool:
+    """Whether an operation is done row by row, all of it, if these are the tensors that it is given
+    and differ, and those that it makes."""
+    return isinstance(op, (Inject, Tag, Fields, Recursion)) or any(
+        is_record(t.dtype) for t in differ
+    )
+
+
+def _of_control(op: Control, kept: Sequence[Saved], moving: Moving) -> Differing:
     saves = {s: outputs(s)[0] for s in kept}
     if isinstance(op, Loop):
         carries, inner, rows_differ = of_loop(op, kept, moving)

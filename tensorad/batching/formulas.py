@@ -12,7 +12,9 @@ from tensorad.ir.expr import (
     Axis,
     Expr,
     Reduce,
+    Size,
     axis,
+    call,
     const,
     logical_and,
     reduce_expr,
@@ -44,11 +46,15 @@ def _leading(row: Axis | None) -> tuple[Axis, ...]:
 
 
 def _fresh(axes: Sequence[Axis], level: Level, row: Axis | None, known: Images) -> Images:
-    """`known`, and axes over the bounds that these have in a row, in the place of these."""
+    """`known`, and axes over the bounds that these have in a row, in the place of these; what all
+    rows are stored with is a bound, too, which derivatives rest on."""
     found = dict(known)
     for a in axes:
-        bounds = substitute_all(level.over((a.lower, a.upper, a.step), row), found)
-        found[a] = axis(a.name, *bounds)
+        bounds = level.over((a.lower, a.upper, a.step), row)
+        lower, upper, step = substitute_all(bounds, found)
+        if row is not None and isinstance(a.upper, Size) and a.upper in level.each:
+            upper = call("minimum", upper, level.most[a.upper])
+        found[a] = axis(a.name, lower, upper, step)
     return found
 
 

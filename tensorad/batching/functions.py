@@ -37,11 +37,12 @@ def vmap(f: Anything, in_axes: Axes = 0, out_axes: Axes = 0) -> Function:
 
     Every operation gets one axis more; nothing is repeated, and what the examples share is computed
     once. Where the arm of a branch, or the number of iterations of a loop, differs, each example
-    has its own: arms and iterations run for the examples that have them. Derivatives may be taken
-    inside and outside.
+    has its own: arms and iterations run for the examples that have them. So do functions that call
+    themselves, each as deep as its example needs. Derivatives may be taken inside and outside.
 
     Args:
-        f: a function of trees, such as `ta.grad(g)`.
+        f: a function of trees, such as `ta.grad(g)`. It may call itself, and take and return values
+            of data types: many of them are an array, `np.array(values, object)`.
         in_axes: which axis of the arguments goes over the examples: a number for all of them, or
             a tuple with one for each positional argument; None for what the examples share; a
             tree of numbers and None for the parts of an argument, where a number stands for

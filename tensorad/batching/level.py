@@ -35,6 +35,7 @@ class Level:
         calls: blocks of functions with the axis, by block and params that have it; one for all
             levels.
         told: the number of rows as a tensor, where only the run tells it.
+        lists: lists of some of the rows that were made; one for all levels.
         differing: what was found of operations (`Moving`); one for all levels.
     """
 
@@ -48,6 +49,7 @@ class Level:
     calls: dict[object, tuple[Block, ...]] = field(default_factory=dict)
     told: Tensor | None = None
     differing: dict[object, Any] = field(default_factory=dict)
+    lists: list[object] = field(default_factory=list)
 
     def empty(self, rows: Dim | None = None) -> Level:
         """A level of as many rows, or of others, without tensors, that knows the sizes which are
@@ -56,7 +58,7 @@ class Level:
         told = self.told if rows is None else None
         return Level(
             count, self.run, most=dict(self.most), calls=self.calls, told=told,
-            differing=self.differing,
+            differing=self.differing, lists=self.lists,
         )  # fmt: skip
 
     def row(self) -> Axis:

@@ -17,6 +17,11 @@ def iterations_first(t: Tensor) -> Tensor:
     return _exchanged(t)
 
 
+def places_first(t: Tensor) -> Tensor:
+    """(rows, places of a stack, ...) -> (places, rows, ...)"""
+    return _exchanged(t)
+
+
 def _exchanged(t: Tensor) -> Tensor:
     axes = compute_axes((t.shape[1], t.shape[0], *t.shape[2:]))
     return formula(t.name, axes, read(t, (axes[1], axes[0], *axes[2:])), "")

@@ -47,7 +47,9 @@ def through(op: Foreign, level: Level) -> None:
     operands = tuple(map(level.of, op.operands))
     (block,) = op.blocks
     params = tuple([like(t, t.shape) for t in operands])
-    results = tuple([like(t, (level.rows, *level.shape(t.shape))) for t in block.results])
-    run = RowsRun(op.run, tuple(differ))
+    lead = (level.rows,) if differ else ()
+    results = tuple([like(t, (*lead, *level.shape(t.shape))) for t in block.results])
+    run = RowsRun(op.run, tuple(differ)) if differ else op.run
     made = replace(op, operands=operands, blocks=(Block(params, results),), run=run)
-    level.image.update(zip(outputs(op), outputs(made), strict=True))
+    images = level.image if differ else level.plain
+    images.update(zip(outputs(op), outputs(made), strict=True))

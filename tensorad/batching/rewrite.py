@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tensorad.batching import arms, blocks, python, uneven
+from tensorad.batching import arms, blocks, nested, python, singly, uneven
 from tensorad.batching.dependence import of_loop
 from tensorad.batching.formulas import with_rows
 from tensorad.batching.level import Level
 from tensorad.errors import DefinitionError
 from tensorad.ir.analysis.blocks import ops_between, saves_of
 from tensorad.ir.arrays.foreign import Foreign
+from tensorad.ir.records import Fields, Inject, Recursion, Tag
 from tensorad.ir.tensor import (
     Branch,
     Compute,
@@ -34,16 +35,25 @@ _LEFT_OUT: Final = (Placeholder, Constant, Saved)
 
 def give_images(level: Level, wanted: Sequence[Tensor]) -> None:
     """Fill in the images of tensors, and of all that they are computed from."""
+    for mapped in nested.maps_behind(wanted, {**level.image, **level.plain}):
+        nested.through(mapped, level)
     known = {**level.image, **level.plain}
     ops = ops_between([t for t in wanted if t not in known], known)
     kept = saves_of(ops)
-    for op in ops:
-        if isinstance(op, Control):
-            _control(op, level, kept.get(op, ()))
-        elif isinstance(op, (Compute, Scatter, Scan)):
-            _formula(op, level)
-        elif type(op) not in _LEFT_OUT:
-            _refuse_if_mapped(op, level)
+    for op in singly.in_regions(ops, wanted, level):
+        if isinstance(op, singly.Region):
+            singly.through(op, level)
+        else:
+            _image(op, level, kept)
+
+
+def _image(op: Op, level: Level, kept: Mapping[Control, Sequence[Saved]]) -> None:
+    if isinstance(op, Control):
+        _control(op, level, kept.get(op, ()))
+    elif isinstance(op, (Compute, Scatter, Scan)):
+        _formula(op, level)
+    elif type(op) not in _LEFT_OUT:
+        _refuse_if_mapped(op, level)
 
 
 def _formula(op: Compute | Scatter | Scan, level: Level) -> None:
@@ -69,6 +79,8 @@ def _control(op: Control, level: Level, kept: Sequence[Saved]) -> None:
         python.through(op, level)
     elif isinstance(op, (Branch, FunctionCall)):
         blocks.through(op, level, kept)
+    elif isinstance(op, (Inject, Tag, Fields, Recursion)):
+        singly.same(op, level)
     elif isinstance(op, Loop):
         carries, _, rows_differ = of_loop(op, kept, level.moving())
         if rows_differ:

@@ -7,6 +7,7 @@ from functools import cache
 
 from tensorad.batching.level import Level
 from tensorad.ir.arrays.elementwise import compute_axes, formula
+from tensorad.ir.arrays.listed import kept_at
 from tensorad.ir.arrays.prefix import prefix_scan
 from tensorad.ir.arrays.scan_outputs import last_states, scan_results
 from tensorad.ir.arrays.told_sizes import tell
@@ -111,18 +112,28 @@ class Rows:
         """Which row the one at a place of the list is."""
         return read(self.at, (r,))
 
-    def placed(self, t: Tensor, into: Tensor | None, rows: Dim) -> Tensor:
+    def kept(self, t: Tensor, rows: Dim) -> Tensor:
+        """(size, *shape) -> (rows, *shape): t at these rows, unspecified at others, which are not
+        written."""
+        axes = compute_axes(t.shape)
+        place = (self.number(axes[0]), *axes[1:])
+        return kept_at(t.name, axes, read(t, axes), place, (rows, *t.shape[1:]))
+
+    def placed(self, t: Tensor, into: Tensor, rows: Dim) -> Tensor:
         """(size, *shape) -> (rows, *shape): t at these rows, at others what `into` has there."""
         r, *axes = compute_axes(t.shape)
         update = Update((self.number(r), *axes), read(t, (r, *axes)))
         shape = (rows, *t.shape[1:])
         name, fold = t.name, set_combiner(t.dtype)
-        op = Scatter(name, shape, t.dtype, (r, *axes), (update,), fold, into, source="")
+        op = Scatter(
+            name, shape, t.dtype, (r, *axes), (update,), fold, into, source="", distinct=True
+        )
         return outputs(op)[0]
 
     def level(self, around: Level) -> Level:
         """A level of these rows: what tensors from around it are there is to be filled in."""
         found = around.empty(dim_of(self.size))
+        around.lists.append(self)
         found.told = self.told
         found.each = {s: self.gathered(t) for s, t in around.each.items()}
         return found
@@ -146,17 +157,21 @@ def listed(numbers: Tensor, count: Tensor) -> Rows:
 
 def number_before(chosen: Tensor) -> tuple[Tensor, Tensor]:
     """How many elements of (rows,) bool are true before each one, and how many in all."""
-    (i,) = compute_axes(chosen.shape)
-    ones = formula("chosen", (i,), cast(read(chosen, (i,)), INT64), "")
-    scan = prefix_scan("before", [ones], 0, sum_combiner(INT64), exclusive=True)
+    along, total = compute_axes(chosen.shape), sum_combiner(INT64)
+    scan = Scan(
+        "before", (), along, (cast(read(chosen, along), INT64),), total, total.identity,
+        chosen.shape, along, exclusive=True, source="",
+    )  # fmt: skip
     return scan_results(scan)[0], last_states(scan)[0]
 
 
-def numbers_of(chosen: Tensor, into: Tensor | None, own: Rows | None, rows: Dim) -> Chosen:
+def numbers_of(chosen: Tensor, own: Rows | None, rows: Dim) -> Chosen:
     """The numbers of the rows that (rows,) bool says, in order, in a list.
 
+    Each row writes its number behind those before it, where the next one that is chosen writes over
+    it if it is not, so that there is no branch.
+
     Args:
-        into: a list that becomes this one; None: a new one.
         own: what the elements of `chosen` belong to; None: all rows.
         rows: of the list.
     """
@@ -164,10 +179,12 @@ def numbers_of(chosen: Tensor, into: Tensor | None, own: Rows | None, rows: Dim)
     (r,) = compute_axes(chosen.shape)
     value = r if own is None else own.number(r)
     place = within(read(before, (r,)), rows)
-    update = Update((place,), value, read(chosen, (r,)))
     fold = set_combiner(INT64)
-    op = Scatter("list", (rows,), INT64, (r,), (update,), fold, into, source="")
-    return Chosen(outputs(op)[0], count, before)
+    scan = Scan(
+        "list", (), (r,), (value,), fold, fold.identity, (rows,), (place,), source="",
+    )  # fmt: skip
+    numbers = scan_results(scan)[0]
+    return Chosen(numbers, count, before)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tensorad.batching.level import Level
+from tensorad.batching.nested import remember
 from tensorad.batching.rewrite import give_images
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.arguments import check_tensors
@@ -40,6 +41,7 @@ def for_rows(tensors: Sequence[Tensor], rows: Mapping[Tensor, Tensor]) -> list[t
     """`batched`, and whether each tensor differs from row to row."""
     level = Level(_check(rows), give_images, dict(rows))
     give_images(level, tensors)
+    remember(level, tensors, rows)
     return [(level.of(t), t in level.image) for t in tensors]
 
 

@@ -117,10 +117,7 @@ class _Uneven:
 
     def whole(self, t: Tensor, inner: Level, rows: Rows) -> Tensor:
         """A tensor of the block for all rows, unspecified where there is no iteration."""
-        for p, carry in zip(self.body.params, self.params, strict=False):
-            if t is p:
-                return carry
-        return rows.placed(inner.spread(t), None, self.level.rows)
+        return rows.kept(inner.spread(t), self.level.rows)
 
     def finish(self, made: Loop, kept: Sequence[Saved], inner: Level, rows: Rows) -> None:
         """Images of the outputs and of what is saved."""
@@ -184,7 +181,7 @@ class _Testing(_Uneven):
         begin = level.empty()
         begin.each = dict(level.each)
         first = self.test(begin, self.starts, None)
-        started = numbers_of(first, None, None, level.rows)
+        started = numbers_of(first, None, level.rows)
         zero = formula("trips", (level.row(),), const(0, INT64), "")
         numbers, count, done = (like(t, t.shape) for t in (started.numbers, started.count, zero))
         rows = listed(numbers, count)
@@ -194,7 +191,7 @@ class _Testing(_Uneven):
         after = inner.empty()
         after.each = dict(inner.each)
         goes_on = self.test(after, [inner.spread(t) for t in self.body.results], rows)
-        left = numbers_of(goes_on, numbers, rows, level.rows)
+        left = numbers_of(goes_on, rows, level.rows)
         (r,) = compute_axes(rows.at.shape)
         trip = formula("trips", (r,), add(self.counter, ONE), "")
         told = rows.placed(trip, done, level.rows)

@@ -84,7 +84,7 @@ class Update:
 class Scatter:
     """out = init; for each point of `axes` in order: out[indices] = out[indices] (+) value.
 
-    `init` is a tensor of the same shape and dtype, or None: the combiner's identity.
+    `init` is such a tensor; None: the combiner's identity. `distinct`: each updates one of its own.
     """
 
     name: str
@@ -95,6 +95,7 @@ class Scatter:
     combiner: Combiner
     init: Tensor | None = None
     source: str = field(default_factory=source_line)
+    distinct: bool = False
     born: int = field(default_factory=_births.__next__, init=False, repr=False)
 
 
@@ -346,8 +347,7 @@ class Tensor(ArrayMethods):
     def described(self) -> str:
         """ "x : float32 (3,)"; of what is computed with the user's line."""
         text = f"{self.name} : {self.dtype} {format_shape(self.shape)}"
-        op = self.op.control if isinstance(self.op, Saved) else self.op
-        source = getattr(op, "source", "")
+        source = getattr(self.op.control if isinstance(self.op, Saved) else self.op, "source", "")
         return f"{text} at {source}" if source else text
 
     @property

@@ -45,7 +45,13 @@ from tensorad.program.recursion import (
     without_functions,
 )
 from tensorad.program.references.frames import cells_of
-from tensorad.program.traces import Program, check_closed, check_no_references, rests_on_loops
+from tensorad.program.traces import (
+    Program,
+    check_closed,
+    check_no_references,
+    check_not_recursive,
+    rests_on_loops,
+)
 from tensorad.program.trees import Structure
 from tensorad.program.values import as_tensor, parameters
 
@@ -359,6 +365,7 @@ class Function:
             return self._in_place(given)  # what is kept by what is called would keep references
         program = self._block(given)
         if self.rule is None and program.references:
+            check_not_recursive(program)
             self._in_callers.add(_block_key(given))
             return self._in_place(given)
         is_recursive = program.definition is not None

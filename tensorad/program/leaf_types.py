@@ -10,7 +10,13 @@ from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Shape, Tensor
 from tensorad.program.calls import shape_of
-from tensorad.program.data.function_types import FunctionsType, is_function
+from tensorad.program.data.function_types import (
+    ANY_FUNCTION,
+    FunctionsType,
+    inner_functions,
+    is_function,
+    joined,
+)
 from tensorad.program.data.instances import is_value
 from tensorad.program.trees import (
     LEAF,
@@ -21,6 +27,7 @@ from tensorad.program.trees import (
     Structure,
     leaf_maker,
     n_leaves,
+    statics,
     unflatten,
 )
 from tensorad.program.values import alone, as_tensor, dtype_of, parameters, promoted
@@ -115,12 +122,14 @@ class LeafTypes:
 
     def join(self, leaves: Sequence[object]) -> bool:
         """Let functions of one type and others be of a type to which both belong; whether some
-        were not."""
+        were not. A type that is open, such as that of a loop around, takes the others."""
         changed = False
         for n, value in enumerate(leaves):
             own = self.dtypes[n]
             is_other = is_function(value) and getattr(value, "dtype", None) is not own
-            if isinstance(own, FunctionsType) and is_other and own not in self._functions:
+            is_done = own is ANY_FUNCTION or not getattr(own, "is_open", True)
+            is_given = isinstance(own, FunctionsType) and own not in self._functions
+            if is_given and is_other and is_done:
                 self.own[n] = self.dtypes[n] = self._new(self.flat.paths[n])
                 changed = True
         return changed
@@ -215,3 +224,13 @@ def with_leaves(flat: Flat, name: str, places: Collection[str]) -> Flat:
 
     structure = walk(flat.structure, name)
     return Flat(leaves, paths, structure)
+
+
+def with_values(flat: Flat, name: str) -> Flat:
+    """A result with tensors in the place of functions that capture what is computed inside."""
+    places = inner_functions(dict(statics(flat.structure, name)))
+    if not places:
+        return flat
+    made = with_leaves(flat, name, places)
+    leaves = [joined([v], p)[0] if p in places else v for v, p in zip(*made[:2], strict=True)]
+    return made._replace(leaves=leaves)

@@ -29,9 +29,9 @@ from tensorad.program.data.function_types import (
     inner_functions,
     written_inside,
 )
-from tensorad.program.leaf_types import LeafTypes, with_leaves
+from tensorad.program.leaf_types import LeafTypes, with_leaves, with_values
 from tensorad.program.sides import first_difference, side_by_side
-from tensorad.program.traces import Program, Round, traced, with_values
+from tensorad.program.traces import Program, Round, traced
 from tensorad.program.trees import Flat, flatten, statics, unflatten
 from tensorad.program.values import as_tensor, parameter, parameters, weak
 

@@ -12,7 +12,7 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.data.function_types import function_name
-from tensorad.program.data.instances import Instance
+from tensorad.program.data.instances import Instance, several
 from tensorad.program.trees import Branching, Flat, Leaf, Static, Structure
 
 MOST_ROWS: Final = 12
@@ -23,7 +23,7 @@ _NOTHING: Final = "-"
 def leaf_text(value: object) -> str:
     """ "float32 (3, 4)", "number 0.5"."""
     if isinstance(value, Tensor) and is_record(value.dtype):
-        return str(value.dtype)
+        return f"{value.dtype} {format_shape(value.shape)}" if value.shape else str(value.dtype)
     if isinstance(value, Tensor):
         return f"{value.dtype} {format_shape(value.shape)}"
     if isinstance(value, Expr):
@@ -33,6 +33,8 @@ def leaf_text(value: object) -> str:
     if type(value) in (bool, int, float):
         return f"number {value!r}"
     array = np.asarray(value)
+    if (record_type := several(array)) is not None:
+        return f"{record_type} {format_shape(array.shape)}"
     return f"{array.dtype} {format_shape(array.shape)}"
 
 

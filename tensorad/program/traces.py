@@ -31,10 +31,9 @@ from tensorad.ir.text import program as text
 from tensorad.ir.text.listing import program_of
 from tensorad.ir.visit import placeholders
 from tensorad.process import deep_calls
-from tensorad.program.data.function_types import inner_functions, joined
-from tensorad.program.leaf_types import with_leaves
+from tensorad.program.leaf_types import with_values
 from tensorad.program.references.frames import Cell, cells_of, frame
-from tensorad.program.trees import LEAF, Flat, Structure, flatten, statics, unflatten
+from tensorad.program.trees import LEAF, Structure, flatten, unflatten
 from tensorad.program.values import as_tensor
 
 
@@ -123,16 +122,6 @@ def traced(
     )  # fmt: skip
 
 
-def with_values(flat: Flat, name: str) -> Flat:
-    """A result with tensors in the place of functions that capture what is computed inside."""
-    places = inner_functions(dict(statics(flat.structure, name)))
-    if not places:
-        return flat
-    made = with_leaves(flat, name, places)
-    leaves = [joined([v], p)[0] if p in places else v for v, p in zip(*made[:2], strict=True)]
-    return made._replace(leaves=leaves)
-
-
 def check_closed(program: Program) -> None:
     """The results follow from the parameters, and so do their shapes.
 
@@ -200,6 +189,22 @@ def check_no_references(program: Program) -> None:
             where=f"a call of {program.name} that is no part of another function",
             hint="what a function computes follows from its arguments: pass what the reference "
             "holds, return what it is to hold, and set it after the call.",
+        )
+
+
+def check_not_recursive(program: Program) -> None:
+    """A function that touches references of others is written down where it is called.
+
+    Raises:
+        DefinitionError: it cannot be, since it calls itself.
+    """
+    if program.definition is not None:
+        raise DefinitionError(
+            f"{program.name} calls itself, and reads or writes "
+            f"{program.references[0].described}, outside of it.",
+            where=f"{program.name}({', '.join([t.name for t in program.parameters])})",
+            hint="pass what the reference holds as an argument, return what it is to hold, and set "
+            "it after the call.",
         )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.arrays.constants import constant
-from tensorad.ir.arrays.elementwise import astype
+from tensorad.ir.arrays.elementwise import astype, compute_axes, formula
 from tensorad.ir.dtypes import (
     BOOL,
     FLOAT32,
@@ -23,13 +23,13 @@ from tensorad.ir.dtypes import (
     result_type,
     to_dtype,
 )
-from tensorad.ir.expr import Expr
+from tensorad.ir.expr import Expr, read, select
 from tensorad.ir.order import AXIS, occurs
 from tensorad.ir.records import Definition, Recursion, is_record
 from tensorad.ir.tensor import Constant, Placeholder, Shape, Tensor, outputs
 from tensorad.ir.visit import op_inputs
 from tensorad.program.data.function_types import ANY_FUNCTION, FunctionsType, is_function
-from tensorad.program.data.instances import Instance, injected
+from tensorad.program.data.instances import Instance, injected, several
 from tensorad.te import compute, const
 
 Number = Tensor | tuple[Definition, int]
@@ -57,6 +57,8 @@ def dtype_of(value: object) -> DType:
         return value.record_type
     if is_function(value):
         return ANY_FUNCTION
+    if (record_type := several(value)) is not None:
+        return record_type
     return BOOL if isinstance(value, bool) else to_dtype(np.asarray(value).dtype)
 
 
@@ -161,7 +163,28 @@ def as_tensor(value: object, name: str, dtype: DType | None = None) -> Tensor:
         return outputs_of(value, name, own)
     if isinstance(value, (bool, int, float, np.generic)):
         return outputs_of(const(value, own), name, own)
+    if several(value) is not None:
+        return _of_values(np.asarray(value), name)
     return constant(np.asarray(value), own, name)
+
+
+def _of_values(values: np.ndarray[Any, Any], name: str) -> Tensor:
+    """The tensor of an array of values of a data type: the handles of these, chosen by place."""
+    flat = [read(as_tensor(v, name), ()) for v in values.flat]
+    axes = compute_axes(values.shape)
+    place: Expr = const(0, INT64)
+    for a, n in zip(axes, values.shape, strict=True):
+        place = place * n + a
+    return formula(name, axes, _chosen(place, 0, flat))
+
+
+def _chosen(place: Expr, first: int, values: Sequence[Expr]) -> Expr:
+    """The value at a place, which is among these, by halves."""
+    if len(values) == 1:
+        return values[0]
+    half = len(values) // 2
+    below = _chosen(place, first, values[:half])
+    return select(place < first + half, below, _chosen(place, first + half, values[half:]))
 
 
 def outputs_of(value: Expr, name: str, dtype: DType) -> Tensor:

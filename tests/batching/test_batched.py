@@ -130,6 +130,57 @@ def test_a_loop_works_for_the_sum_of_the_numbers_of_iterations(known: bool) -> N
     assert fitted[2] < 16
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("known", [True, False], ids=["counts", "conditions"])
+def test_rows_of_rows_work_for_the_sum_of_the_numbers_of_iterations(known: bool) -> None:
+    shape = (4, 5)
+    x, n = given("x", ()), given("n", (), "int64")
+    f = (lambda x, n: ta.for_loop(0, n, lambda i, c: c * 1.5, x)) if known else doubled_until
+    xs, ns = given("xs", (5,)), given("ns", (5,), "int64")
+    whole = {xs: given("xss", shape), ns: given("nss", shape, "int64")}
+    (made,) = ta.batched(ta.batched(f(x, n), {x: xs, n: ns}), whole)
+    rng = np.random.default_rng(1)
+    table, found = [], []
+    ends = [np.full(20, 1), np.r_[60, np.ones(19, int)], np.full(20, 60)]
+    for counts in (*ends[:2], rng.integers(1, 61, 20), ends[2]):
+        table.append([1, counts.max(), counts.sum()])
+        arrays = {whole[xs]: np.ones(shape), whole[ns]: counts.reshape(shape)}
+        found.append(visits([made], arrays))
+    fitted, *_ = np.linalg.lstsq(np.array(table[:3], float), np.array(found[:3], float), rcond=None)
+    np.testing.assert_allclose(np.array(table) @ fitted, found)
+    assert fitted[1] < 5
+    assert fitted[2] < 16
+
+
+def squared_until(x: Any, n: Any) -> Any:
+    return ta.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, ta.sin(c[1]) * c[1]), (0, x))[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inside", [True, False], ids=["of rows", "of the sum"])
+@pytest.mark.parametrize("known", [True, False], ids=["counts", "conditions"])
+def test_a_reverse_works_for_the_rows_that_go_on(known: bool, inside: bool) -> None:
+    """What an iteration costs beside its rows does not depend on how many rows there are."""
+    beside = []
+    for rows in (10, 20):
+        x, n = given("x", ()), given("n", (), "int64")
+        y = squared_until(x, n)
+        if known:
+            y = ta.for_loop(0, n, lambda i, c: ta.sin(c) * c, x)
+        xs, ns = given("xs", (rows,)), given("ns", (rows,), "int64")
+        if inside:
+            made = ta.batched(ta.vjp(y, x), {x: xs, n: ns})
+        else:
+            made = ta.vjp(ta.batched(y, {x: xs, n: ns}), xs, [np.ones(rows)])
+        found = []
+        for most in (20, 40):
+            counts = np.r_[most, np.ones(rows - 1, int)]
+            found.append(visits(made, {xs: np.ones(rows) / 2, ns: counts}))
+        beside.append((found[1] - found[0]) / 20)
+    assert beside[1] - beside[0] < 1
+    assert beside[0] < 40
+
+
 def test_an_arm_works_for_the_rows_that_take_it() -> None:
     rows = 20
     x, n = given("x", (6, 6)), given("n", (), "bool")

@@ -36,7 +36,7 @@ def test_a_size_is_told_by_a_tensor() -> None:
 
 def test_rows_are_listed_in_order() -> None:
     flags, x = given("flags", 5, "bool"), given("x", 5)
-    chosen = numbers_of(flags, None, None, 5)
+    chosen = numbers_of(flags, None, 5)
     rows = listed(chosen.numbers, chosen.count)
     found = [summed(rows.at), summed(rows.gathered(x)), chosen.count, chosen.before]
     placed = rows.placed(rows.gathered(x), x, 5)

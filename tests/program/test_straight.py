@@ -8,7 +8,7 @@ import tensorad as ta
 from tensorad.ir.reference.verify import verify
 from tensorad.program.trees import flatten
 from tests.support.language.programs import SAMPLES
-from tests.support.programs.straight import STRAIGHT
+from tests.support.programs.straight_state import WITH_STATE as STRAIGHT
 from tests.support.programs.twins import gradient, kernels, leaves
 
 NAMES = list(STRAIGHT)

@@ -153,7 +153,7 @@ LEVELS: Final = {
     "S002-15": "stop_gradient in either mode, or in both",
     "S002-28": "one tangent at each level",
     "T-03": "levels nest outside of functions, too",
-    "W-10": "perturbations are not confused, in twelve forms and every mix of modes",
+    "W-10": "perturbations are not confused, in sixteen forms and every mix of modes",
 }
 """Rows of levels."""
 

@@ -201,6 +201,35 @@ def thrice(o: Derive, i: Derive, x: Any) -> Any:
     return o(lambda x: x * o(lambda y: inner(x, y), 1.0), x)
 
 
+def held(x: Any) -> Any:
+    """y -> x y, through a reference that the inner function writes."""
+
+    def inner(y: Any) -> Any:
+        r = ta.ref(x)
+        r.mul(y)
+        return r.get()
+
+    return inner
+
+
+def closure_of(x: Any) -> Any:
+    f = ta.ref(ta.topi.sin)
+    f.set(lambda y: x * y)
+    return f
+
+
+def left_in_reference(i: Derive, x: Any) -> Any:
+    """x^2, which is what the inner function wrote where its y was x."""
+    r = ta.ref(x)
+
+    def inner(y: Any) -> Any:
+        r.mul(y)
+        return y
+
+    slope = i(inner, x)
+    return r.get() * slope
+
+
 PERTURBED: Final[dict[str, tuple[Callable[[Derive, Derive, Any], Any], float]]] = {
     "sum": (lambda o, i, x: o(lambda x: x * i(lambda y: x + y, 1.0), x), 1.0),
     "product": (lambda o, i, x: o(lambda x: x * i(lambda y: x * y, 2.0), x), 3.0),
@@ -227,6 +256,18 @@ PERTURBED: Final[dict[str, tuple[Callable[[Derive, Derive, Any], Any], float]]] 
     ),
     "by a closure": (
         lambda o, i, x: o(lambda x: (lambda g: i(g, x) * g(2.0))(lambda y: x * y), x), 6.0,
+    ),
+    "in a reference": (lambda o, i, x: o(lambda x: x * i(held(x), 1.0), x), 3.0),
+    "by a closure in a reference": (
+        lambda o, i, x: o(lambda x: i(lambda y: closure_of(x).get()(y) * y, 1.0), x), 2.0,
+    ),
+    "by a closure that data choose": (
+        lambda o, i, x: o(
+            lambda x: x * i(ta.cond(x > 0, lambda: lambda y: x * y, lambda: lambda y: y), ONE), x
+        ), 3.0,
+    ),
+    "in what a derivative leaves in a reference": (
+        lambda o, i, x: o(lambda x: x * left_in_reference(i, x), x), 6.75,
     ),
 }  # fmt: skip
 """(derivative with an outer and an inner way at x, its value at 1.5)"""

@@ -21,7 +21,7 @@ def overwrites_once(op: Scatter) -> bool:
     """Whether each point's value takes the place of an element that no other point updates."""
     (u,) = op.updates
     own = dict.fromkeys([i for i in u.indices if isinstance(i, Axis)])
-    return _overwrites(op) and all(a in own or a.extent == 1 for a in op.axes)
+    return _overwrites(op) and (op.distinct or all(a in own or a.extent == 1 for a in op.axes))
 
 
 def _overwrites(op: Scatter) -> bool:

@@ -13,6 +13,7 @@ from tensorad.autodiff.control.activity import (
 )
 from tensorad.autodiff.control.backwards import Backwards, On, Pairs, Params, Swept
 from tensorad.autodiff.control.branches import BranchAdjoints
+from tensorad.autodiff.control.handles import handle_adjoints
 from tensorad.autodiff.control.heads import (
     BlockAdjoints,
     Given,
@@ -25,6 +26,7 @@ from tensorad.autodiff.control.heads import (
     the_same,
     where_some,
 )
+from tensorad.autodiff.control.listed import in_lists
 from tensorad.autodiff.control.parts import in_parts
 from tensorad.autodiff.control.pieces import (
     batch_first,
@@ -60,9 +62,10 @@ from tensorad.ir.records import Fields, Inject, Recursion, is_record
 from tensorad.ir.tensor import (
     Block,
     Branch,
-    Control,
+    Compute,
     FunctionCall,
     Loop,
+    Op,
     Tensor,
     dim_of,
     outputs,
@@ -72,7 +75,7 @@ from tensorad.ir.visit import topological_ops
 from tensorad.simplify.control.levels import in_place_of
 
 
-def control_adjoints(op: Control, given: Given) -> list[Sent]:
+def control_adjoints(op: Op, given: Given) -> list[Sent]:
     """What operands receive, those that receive something."""
     if isinstance(op, Loop):
         return _LoopAdjoints(op, given).run()
@@ -81,6 +84,8 @@ def control_adjoints(op: Control, given: Given) -> list[Sent]:
     if not any(t in given.heads for t in outputs(op)):
         return []
     match op:
+        case Compute():
+            return handle_adjoints(op, given)
         case Inject():
             return inject_adjoints(op, given)
         case Fields():
@@ -342,7 +347,11 @@ class _LoopAdjoints:
         carried = [p for p in needed.params if self.place[p] < self.op.carries]
         given = dict.fromkeys((*own, *needed.params, *needed.stored, *needed.outside))
         stored = [*carried, *needed.stored]
-        values, parts = in_parts(found.values, given, stored, self.op.counter)
+        results = {p: self.block.results[self.place[p]] for p in carried}
+        values, listed = in_lists(found.values, given, results)
+        given.update(dict.fromkeys(listed.values()))
+        values, parts = in_parts(values, given, stored, self.op.counter)
+        parts.update({p: [t] for p, t in listed.items()})
         changed = found.with_values(values)
         inner = [part for t in stored for part in parts.get(t, [t] * (t not in self.place))]
         left = [p for p in needed.params if p not in parts]

@@ -8,6 +8,7 @@ from tensorad.ir.arrays.elementwise import compute_axes, same_dim
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import FALSE, Expr, cast, const, logical_and, read, select
 from tensorad.ir.order import REDUCE
+from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Compute, Dim, Placeholder, Shape, Tensor, dim_expr, outputs
 
 
@@ -55,8 +56,15 @@ def batch_first(t: Tensor, batch: Shape, rows: Dim) -> Tensor:
     body: Expr = read(t, (axes[n], *axes[:n], *axes[n + 1 :]))
     if not same_dim(trips, rows):
         inside = logical_and(axes[n] < dim_expr(trips))
-        body = select(inside, body, const(0, t.dtype) if t.dtype.is_float else FALSE)
+        body = select(inside, body, _element_of_none(t.dtype))
     return outputs(Compute(t.name, axes, (body,)))[0]
+
+
+def _element_of_none(dtype: DType) -> Expr:
+    """An element where no iteration was: no derivative, no switch that is on."""
+    if is_record(dtype):
+        return read(nothing("none", (), dtype), ())
+    return const(0, dtype) if dtype.is_float else FALSE
 
 
 def opened(t: Tensor) -> Adjoint:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tensorad.autodiff.control.activity import Around, active_inside, within
 from tensorad.autodiff.control.branches import Bound, like_operation, of_slots, read_of_block
+from tensorad.autodiff.control.handles import handle_tangents
 from tensorad.autodiff.control.pieces import (
     batch_first,
     like,
@@ -25,9 +26,11 @@ from tensorad.ir.records import Fields, Inject, Recursion
 from tensorad.ir.tensor import (
     Block,
     Branch,
+    Compute,
     Control,
     FunctionCall,
     Loop,
+    Op,
     Placeholder,
     Shape,
     Tensor,
@@ -37,13 +40,15 @@ from tensorad.ir.tensor import (
 )
 
 
-def control_tangents(op: Control, given: Moving) -> dict[Tensor, Tensor]:
+def control_tangents(op: Op, given: Moving) -> dict[Tensor, Tensor]:
     """The tangents of outputs and of what is saved, as far as they move."""
     if isinstance(op, Loop):
         return _loop(op, given)
     if isinstance(op, (Branch, FunctionCall)):
         return _branch(op, given)
     match op:
+        case Compute():
+            return handle_tangents(op, given.tangents, given.batch)
         case Inject():
             tangents = inject_tangents(op, given.tangents, given.batch)
             return dict(zip(outputs(op), tangents, strict=True))

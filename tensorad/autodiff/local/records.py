@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorad.errors import GradError
-from tensorad.ir.arrays.elementwise import compute_axes, elementwise
+from tensorad.ir.arrays.elementwise import compute_axes, elementwise, formula
 from tensorad.ir.arrays.told_sizes import tell
 from tensorad.ir.dtypes import BOOL, INT64, DType
-from tensorad.ir.expr import LocalSize, call, const, int_const, read
+from tensorad.ir.expr import LocalSize, call, const, int_const, local_size, read
 from tensorad.ir.order import sizes_in
 from tensorad.ir.records import (
     Definition,
@@ -26,7 +26,18 @@ from tensorad.ir.records import (
     stand_ins,
     tag_of,
 )
-from tensorad.ir.tensor import Block, Branch, Compute, Op, Shape, Tensor, dim_expr, outputs
+from tensorad.ir.tensor import (
+    Block,
+    Branch,
+    Compute,
+    Loop,
+    Op,
+    Shape,
+    Tensor,
+    dim_expr,
+    outputs,
+    saved,
+)
 
 
 def tangent_dtype(dtype: DType) -> DType:
@@ -78,7 +89,8 @@ def _tag(dtype: RecordType, tag: int) -> int:
 def nothing(name: str, shape: Shape, dtype: DType) -> Tensor:
     """A derivative that is 0, of elements of a dtype."""
     if isinstance(dtype, RecordType):
-        return inject(tangent_type(dtype), 0, (), name)
+        zero = inject(tangent_type(dtype), 0, (), name)
+        return formula(name, compute_axes(shape), read(zero, ()), "") if shape else zero
     return outputs(Compute(name, compute_axes(shape), (const(0, dtype),)))[0]
 
 
@@ -115,9 +127,19 @@ def _has_tag(d: Tensor, tag: int) -> Tensor:
 
 
 def added(a: Tensor, b: Tensor) -> Tensor:
-    """The sum of two derivatives by a record."""
+    """The sum of two derivatives by a record, or by an array of records."""
     assert isinstance(a.dtype, RecordType), "these are handles"
-    return recursion(_sum_of(a.dtype), (a, b), "")[0]
+    if not a.shape:
+        return recursion(_sum_of(a.dtype), (a, b), "")[0]
+    fields = [Field(name, t.shape[1:], t.dtype) for name, t in (("a", a), ("b", b))]
+    none, one, other = stand_ins([Field("none", (), INT64), *fields])
+    trips = dim_expr(a.shape[0])
+    loop = Loop(
+        ("none",), (formula("none", (), const(0, INT64), ""), a, b),
+        (Block((none, one, other), (none,)),), source="",
+        counter=local_size("element", trips), trips=trips, carries=1, scanned=2,
+    )  # fmt: skip
+    return saved(loop, added(one, other))
 
 
 def _sum_of(dtype: RecordType) -> Definition:

@@ -120,7 +120,8 @@ def _run_loop(
             given = dict(zip(tests[0].params, (*carries, *fixed), strict=True))
             if not interpreter.evaluate(tests[0].results, given, own)[0]:
                 break
-        given = dict(zip(body.params, (*carries, *[a[n] for a in scanned], *fixed), strict=True))
+        parts = [a[n, ...] for a in scanned]
+        given = dict(zip(body.params, (*carries, *parts, *fixed), strict=True))
         wanted = (*body.results, *[s.inner for s in kept])
         values = interpreter.evaluate(wanted, given, own)
         carries, found[n] = values[: op.carries], values[op.carries :]
@@ -131,7 +132,7 @@ def _run_loop(
         (t,) = outputs(s)
         made[t] = interpreter.unset(t, sizes)
         for n, values in found.items():
-            made[t][n] = values[k]
+            made[t][n, ...] = values[k]
     return made
 
 

@@ -129,11 +129,11 @@ def _wrong_shape(t: Tensor, shape: Sequence[int]) -> ShapeError:
 
 
 def _bound_array(t: Tensor, value: Any, run: _Run) -> Array:
-    if is_record(t.dtype):
-        return bound_record(t, value)
-    array = np.asarray(value)
+    array = bound_record(t, value) if is_record(t.dtype) else np.asarray(value)
     if tuple(array.shape) != tuple(run.shape(t)):
         raise _wrong_shape(t, array.shape)
+    if is_record(t.dtype):
+        return array
     if t.dtype.is_float and array.dtype.kind in "biuf":
         return array.astype(np.float64)
     converted = array.astype(str(t.dtype)) if array.dtype.kind in "biu" else None
@@ -229,7 +229,7 @@ class _Run:
     def update(self, op: Scatter, u: Update, result: Array, scope: Scope) -> None:
         *where, value = self.values((*u.indices, u.value), scope)
         check_index(op.name, where, result.shape, "written")
-        old = result[tuple(where)].item()
+        old = result.item(*where)
         result[tuple(where)] = self.formulas.combine(op.combiner, [old], [value])[0]
 
     def scan(self, op: Scan) -> list[Array]:
@@ -291,7 +291,7 @@ class _Run:
 
 def _at(arrays: Sequence[Array], where: Sequence[int], name: str) -> list[Any]:
     check_index(name, where, arrays[0].shape, "written")
-    return [a[tuple(where)].item() for a in arrays]
+    return [a.item(*where) for a in arrays]
 
 
 def _set(arrays: Sequence[Array], where: Sequence[int], values: Sequence[Any]) -> None:

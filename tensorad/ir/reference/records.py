@@ -101,7 +101,9 @@ def bound_record(t: Tensor, value: object) -> Array:
     Raises:
         DTypeError: it is no record of the tensor's type.
     """
-    made = value.item() if isinstance(value, np.ndarray) and not value.shape else value
+    if isinstance(value, np.ndarray) and value.shape:
+        return _bound_records(t, value)
+    made = value.item() if isinstance(value, np.ndarray) else value
     made = made.as_record() if hasattr(made, "as_record") else made
     if not isinstance(made, Record) or made.dtype is not t.dtype:
         raise DTypeError(
@@ -109,3 +111,10 @@ def bound_record(t: Tensor, value: object) -> Array:
             hint=f"pass a value of {t.dtype}.",
         )
     return handle(made)
+
+
+def _bound_records(t: Tensor, values: Array) -> Array:
+    found = np.empty(values.shape, object)
+    for where in np.ndindex(values.shape):
+        found[where] = bound_record(t, values[where]).item()
+    return found

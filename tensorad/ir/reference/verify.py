@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tensorad.errors import InternalError
 from tensorad.ir.analysis.blocks import ops_between, own_sizes
+from tensorad.ir.arrays.foreign import Foreign
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import (
@@ -117,7 +118,7 @@ def _places_in(op: Op, counters: tuple[LocalSize, ...]) -> list[_Place]:
     if isinstance(op, Saved):
         around = (*counters, op.control.counter) if isinstance(op.control, Loop) else counters
         return [_Place((op.inner,), op.control.blocks[op.block].params, around)]
-    if not isinstance(op, Control):
+    if not isinstance(op, Control) or isinstance(op, Foreign):  # whose results tell types alone
         return []
     if isinstance(op, Recursion):
         block = op.definition.block

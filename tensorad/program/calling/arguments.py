@@ -13,10 +13,9 @@ import numpy as np
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.dtypes import FLOAT32, DType
 from tensorad.ir.expr import Expr, size_var
-from tensorad.ir.reference.records import Record
 from tensorad.ir.tensor import Dim, Shape, Tensor
 from tensorad.program.calls import bound_call, shape_of, signature_of
-from tensorad.program.data.instances import Instance, instance_of
+from tensorad.program.data.instances import as_instances, is_open
 from tensorad.program.leaf_types import with_leaves
 from tensorad.program.trees import (
     Branching,
@@ -211,9 +210,7 @@ def as_argument(value: Any, path: str, dtype: DType) -> Any:
 
 def as_result(value: Any) -> Any:
     """A result of the interpreter as callers get it: of records, the values."""
-    is_handle = isinstance(value, np.ndarray) and value.dtype.hasobject
-    made = value.item() if is_handle else value
-    return instance_of(made) if isinstance(made, Record) else value
+    return as_instances(value)
 
 
 def _too_large(value: float, path: str, dtype: DType) -> DTypeError:
@@ -230,9 +227,7 @@ def extents(leaves: Sequence[Any]) -> Extents:
 
 def has_tensors(leaves: Sequence[object]) -> bool:
     """Whether a leaf has no value yet."""
-    return any(
-        v.is_open if isinstance(v, Instance) else isinstance(v, (Tensor, Expr)) for v in leaves
-    )
+    return any(isinstance(v, (Tensor, Expr)) or is_open(v) for v in leaves)
 
 
 class Shapes:

@@ -40,7 +40,7 @@ def told(values: Sequence[object], fixed: Sequence[bool]) -> tuple[Known, list[A
                 return None
             at = stack.pop()
             kind = type(at)
-            if kind is np.ndarray:
+            if kind is np.ndarray and not at.dtype.hasobject:
                 key += (at.dtype, at.shape)
                 leaves.append(at)
             elif kind is dict:

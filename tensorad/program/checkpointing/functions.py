@@ -31,6 +31,10 @@ from tensorad.ir.tensor import (
     saved,
 )
 from tensorad.program.calls import check_callable, operand
+from tensorad.program.data.function_types import written_inside
+from tensorad.program.leaf_types import with_values
+from tensorad.program.references.frames import check_kept, frame
+from tensorad.program.references.joins import left_by
 from tensorad.program.trees import flatten, is_leaf, unflatten
 from tensorad.program.values import as_tensor
 from tensorad.te import compute
@@ -179,17 +183,24 @@ def recomputed(
         params, is_inside: what rests on none of both is computed outside, and stored.
     """
     start = births()
-    with tracing():
-        flat = flatten(f(), name)
-    results = [as_tensor(v, p) for v, p in zip(flat.leaves, flat.paths, strict=True)]
+    with tracing(), written_inside(), frame(where) as own:
+        flat = with_values(flatten(f(), name), name)
+        check_kept([(flat.structure, name)], "result", where)
+    with written_inside(since=start):
+        left = left_by(name, own, where)
+    leaves = [*flat.leaves, *left.leaves[name]]
+    paths = [*flat.paths, *[s.path for s in left.slots]]
+    results = [as_tensor(v, p) for v, p in zip(leaves, paths, strict=True)]
     if not results:
         return unflatten(flat.structure, ())
     read = [*params, *captures(results, params, is_inside, since=start)]
     kept = [] if stored is None else _kept(results, read, stored, where)
     block = Block(tuple(read), (*results, *kept))
-    names = (*flat.paths, *[t.name for t in kept])
+    names = (*paths, *[t.name for t in kept])
     op = Checkpoint(names, tuple(read), (block,), function=name, keeps=len(kept))
-    return unflatten(flat.structure, outputs(op)[: len(results)])
+    made = outputs(op)[: len(results)]
+    left.store(made[len(flat.leaves) :])
+    return unflatten(flat.structure, made[: len(flat.leaves)])
 
 
 def _kept(

@@ -42,6 +42,7 @@ from tensorad.ir.tensor import (
 )
 from tensorad.program.carries import Trips, run_loop
 from tensorad.program.checkpointing.segments import Iterations, row_step
+from tensorad.program.references.frames import frame
 from tensorad.program.trees import Structure, flatten, unflatten
 
 Bookkeeping = tuple[list[Tensor], list[Tensor], list[Tensor], Tensor]
@@ -56,9 +57,16 @@ def within_memory(loop: Iterations, init: object, memory: int) -> tuple[Any, Any
 
     Raises:
         DefinitionError: two states do not fit: one that is stored, one that is computed again; or
-            their size is symbolic, or that of records.
+            their size is symbolic, or that of records; or the body writes references.
     """
-    made = run_loop(loop.body(loop.times.counter), init, loop.scanned, loop.times)
+    with frame(f"the body of {loop.where}") as own:
+        made = run_loop(loop.body(loop.times.counter), init, loop.scanned, loop.times)
+    for cell in own.after:
+        raise DefinitionError(
+            f"memory of {loop.where} is a number, but its body writes {cell.described}.",
+            hint="carry what the reference holds, and set it after the loop; or pass "
+            'checkpoint="sqrt", or how many iterations a segment has.',
+        )
     ys = unflatten(made.ys_structure, [saved(made.op, y) for y in made.ys])
     flat = flatten(made.result, "carry")
     if not flat.leaves:  # nothing goes round

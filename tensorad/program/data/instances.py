@@ -14,6 +14,7 @@ from tensorad.ir.records import Field, RecordType, inject
 from tensorad.ir.reference.records import Maker, Record, Value, handle
 from tensorad.ir.tensor import Tensor
 
+Array = np.ndarray[Any, np.dtype[Any]]
 _DEEPEST: Final = 6
 """What is nested deeper is not shown."""
 
@@ -114,11 +115,11 @@ def of_leaves(record_type: RecordType, tag: int, leaves: Sequence[Any]) -> Insta
     maker = alternatives.call(record_type)[tag]
     one: Instance = maker.new()
     maker.fill([one], [[v] for v in leaves])
-    one.__dict__["is_open"] = any(map(is_open, leaves))
+    one.__dict__["is_open"] = any(map(holds_tensors, leaves))
     return one
 
 
-def is_open(value: object) -> bool:
+def holds_tensors(value: object) -> bool:
     """Whether it is a tensor or formula, or a value that contains some."""
     return value.is_open if isinstance(value, Instance) else isinstance(value, (Tensor, Expr))
 
@@ -191,6 +192,50 @@ rebuilt: Final[Hook[[type[Instance], Sequence[Any]], Instance]] = Hook(
     "tensorad.program.kinds.variants"
 )
 """The instance of a class with these fields, whatever they are."""
+
+
+def several(value: object) -> RecordType | None:
+    """The type of an array of values of data types, all of one; None for anything else."""
+    if not isinstance(value, np.ndarray) or value.dtype != object or not value.size:
+        return None
+    types = {v.record_type if isinstance(v, Instance) else None for v in value.flat}
+    return types.pop() if len(types) == 1 else None
+
+
+def is_open(value: object) -> bool:
+    """Whether what is in a value of a data type, or in an array of such, is not known yet."""
+    if several(value) is not None:
+        assert isinstance(value, np.ndarray), "it is an array of values"
+        return any(v.is_open for v in value.flat)
+    return isinstance(value, Instance) and value.is_open
+
+
+def as_records(value: object) -> Any:
+    """A value of a data type, or an array of such, as compiled functions take it."""
+    if isinstance(value, Instance):
+        return value.as_record()
+    if several(value) is None:
+        return value
+    assert isinstance(value, np.ndarray), "it is an array of values"
+    return _each(value, Instance.as_record)
+
+
+def as_instances(value: object) -> Any:
+    """A record, or an array of records, as values of their data types."""
+    if not isinstance(value, np.ndarray) or not value.dtype.hasobject:
+        return value
+    return _each(value, _as_instance) if value.shape else _as_instance(value.item())
+
+
+def _as_instance(value: object) -> object:
+    return instance_of(value) if isinstance(value, Record) else value
+
+
+def _each(values: Array, make: Callable[[Any], Any]) -> Array:
+    made = np.empty(values.shape, object)
+    for where in np.ndindex(values.shape):
+        made[where] = make(values[where])
+    return made
 
 
 def is_value(value: object) -> bool:

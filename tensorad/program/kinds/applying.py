@@ -20,7 +20,8 @@ from tensorad.program.data.function_types import (
     joined,
 )
 from tensorad.program.functions import Function
-from tensorad.program.references.frames import Cell, Held, current, write
+from tensorad.program.references.frames import frame
+from tensorad.program.references.joins import Joined, left_by
 from tensorad.program.traces import traced
 from tensorad.program.trees import Fixed, flatten, unflatten
 from tensorad.program.values import as_tensor, is_number, parameters
@@ -57,32 +58,36 @@ def apply(handle: Tensor, args: tuple[Any, ...]) -> Any:
 
 
 def _applied(own: FunctionsType, where: str, function: Tensor, *args: Any) -> Any:
-    sides = {c.name: partial(_body, c, n, function, args) for n, c in enumerate(own.chosen)}
+    chosen = enumerate(own.chosen)
+    sides = {c.name: partial(_body, c, n, where, function, args) for n, c in chosen}
     if len(sides) == 1:
         return next(iter(sides.values()))()
     name = function.name
     return branched(name, where, tag_of(function), sides, (), order=tuple(sides))
 
 
-def _body(c: Chosen, n: int, function: Tensor, args: Sequence[Any]) -> Any:
-    """What one of the functions does, its fields in the place of what it captures."""
+def _body(c: Chosen, n: int, where: str, function: Tensor, args: Sequence[Any]) -> Any:
+    """What one of the functions does, its fields in the place of what it captures.
+
+    What it leaves in references are results of the call.
+    """
     bound_call(c.name, signature_of(c.function), args, {})
     flat = flatten(tuple([Fixed(a) if is_number(a) else a for a in args]), "args")
     tensors = [as_tensor(v, p) for v, p in zip(flat.leaves, flat.paths, strict=True)]
     shapes, dtypes = [t.shape for t in tensors], [t.dtype for t in tensors]
     params = parameters(flat.paths, shapes, dtypes, c.name)
 
-    left: dict[Cell, Held] = {}
+    left: list[Joined] = []
     numbers: dict[str, Any] = {}
 
     def written(given: Sequence[Tensor]) -> Any:
-        result = c.function(*unflatten(flat.structure, given[: len(params)]))
-        around = current()
-        assert around is not None, "a function that is written down has a frame"
-        left.update(around.written())
-        both = result, tuple([list(held.leaves) for held in left.values()])
-        own = flatten(both, c.name)
-        numbers.update({p: v for v, p in zip(*own[:2], strict=True) if is_number(v)})
+        with frame(c.name) as own:
+            result = c.function(*unflatten(flat.structure, given[: len(params)]))
+        left.append(left_by(c.name, own, where))
+        both = result, left[0].leaves[c.name]
+        leaves = flatten(both, c.name)
+        pairs = zip(leaves.leaves, leaves.paths, strict=True)
+        numbers.update({p: v for v, p in pairs if is_number(v)})
         return both
 
     program = traced(c.name, written, (*params, *c.tensors), is_closed=True)
@@ -92,9 +97,8 @@ def _body(c: Chosen, n: int, function: Tensor, args: Sequence[Any]) -> Any:
     block = Block((*program.parameters, *program.reads), program.results)
     op = FunctionCall(program.paths, given, (block,), function=c.name)
     given_back = zip(outputs(op), program.paths, strict=True)
-    result, contents = program.tree([numbers.get(p, t) for t, p in given_back])
-    for (cell, held), leaves in zip(left.items(), contents, strict=True):
-        write(cell, held.with_leaves(dict(enumerate(zip(leaves, held.dtypes, strict=True)))))
+    result, held = program.tree([numbers.get(p, t) for t, p in given_back])
+    left[0].store(held)
     return result
 
 

@@ -22,7 +22,7 @@ from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import bound_call, shape_of
 from tensorad.program.data import instances
 from tensorad.program.data.function_types import is_function
-from tensorad.program.data.instances import Instance, is_open
+from tensorad.program.data.instances import Instance, holds_tensors
 from tensorad.program.kinds.annotations import Names, fields_of_annotation, tree_of
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import LEAF, Branching, Flat, Structure, children_like, flatten, is_leaf
@@ -298,7 +298,7 @@ class _Made(Instance):
 
 def _give(made: Instance, a: Alternative, values: Sequence[Any], leaves: Sequence[Any]) -> None:
     """Give fields to a value."""
-    opens = any(map(is_open, leaves))
+    opens = any(map(holds_tensors, leaves))
     made.__dict__.update(zip(a.trees, values, strict=True), leaves=tuple(leaves), is_open=opens)
 
 
@@ -389,7 +389,7 @@ def _of_fields(kind: type[Instance], values: Sequence[Any]) -> Instance:
     """A value of these fields, which need not fit: parts of a tree may become anything."""
     made = object.__new__(kind)
     fields = zip(kind.field_names, values, strict=True)
-    made.__dict__.update(fields, leaves=tuple(values), is_open=any(map(is_open, values)))
+    made.__dict__.update(fields, leaves=tuple(values), is_open=any(map(holds_tensors, values)))
     return made
 
 

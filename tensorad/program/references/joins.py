@@ -73,6 +73,19 @@ def joined(frames: Mapping[str, Frame], where: str) -> Joined:
     return made
 
 
+def left_by(title: str, own: Frame, where: str) -> Joined:
+    """What a function leaves that is a block of its own, in its frame, which is closed.
+
+    Functions that it leaves in the place of others are values: they capture what it computes.
+
+    Raises:
+        DefinitionError: it leaves a reference of its own.
+    """
+    for cell, held in own.after.items():
+        own.after[cell] = with_functions([held, cell.held], cell.name)[0]
+    return joined({title: own}, where)
+
+
 def _alike(cell: Cell, after: Mapping[str, Held], where: str) -> dict[str, Held]:
     """What the arms leave, in one structure."""
     for title, held in after.items():

@@ -97,3 +97,38 @@ def test_records_that_go_round_are_stored_by_segments_alone() -> None:
     np.testing.assert_allclose(found, expected)
     with pytest.raises(DefinitionError, match="data of several kinds"):
         both_modes(lambda x: of_records(x, n, memory=1000))
+
+
+@pytest.mark.parametrize("segments", ["sqrt", pytest.param(2, marks=pytest.mark.slow)])
+def test_what_checkpoints_write_in_references_are_their_results(segments: Any) -> None:
+    def program(x: Any) -> Any:
+        count, held = ta.ref(0, "count"), ta.ref(x, "held")
+        f = ta.ref(ta.topi.sin, "f")
+
+        def body(i: Any, c: Any) -> Any:
+            count.add(1)
+            held.mul(ta.sin(x))
+            f.set(lambda z: z * c)
+            return x / (1.0 + c * c)
+
+        last = ta.for_loop(0, 5, body, x, checkpoint=segments)
+        step = ta.checkpoint(lambda y: (held.add(y), lambda z: z * y * x)[1])
+        scaled = step(x)(0.5)
+        return last + held.get() * scaled + f.get()(x), count.get()
+
+    def by_hand(x: float) -> float:
+        c, held, before = x, x, x
+        for _ in range(5):
+            held, before, c = held * np.sin(x), c, x / (1.0 + c * c)
+        return c + (held + x) * 0.5 * x * x + x * before
+
+    x = np.float64(0.75)
+    value, count = ta.function(program)(x)
+    assert count == 5 and np.isclose(value, by_hand(0.75), rtol=1e-12)
+    slope = (by_hand(0.75 + 1e-6) - by_hand(0.75 - 1e-6)) / 2e-6
+    gradient = ta.grad(lambda x: program(x)[0])
+    forward = ta.jvp(lambda x: program(x)[0], (x,), (np.float64(1.0),))[1]
+    np.testing.assert_allclose([gradient(x), forward], slope, rtol=1e-8)
+    assert "checkpoint" in str(ta.function(program).trace(x)) and "recompute" in str(
+        ta.function(gradient).trace(x)
+    )

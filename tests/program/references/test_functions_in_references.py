@@ -145,3 +145,35 @@ def _along(slope: Program) -> Program:
         return ta.jvp(lambda v: slope(v, k), (x,), (x * 0.0 + 1.0,))[1]
 
     return tangent
+
+
+def test_functions_that_data_choose_write_references() -> None:
+    @ta.function
+    def program(x: Any) -> Any:
+        r, c = ta.ref(x, "r"), ta.ref(ta.topi.cos, "c")
+
+        def add(y: Any) -> Any:
+            r.add(y)
+            c.set(lambda z: z * y)
+            return y * r.get()
+
+        f = ta.cond(x > 0, lambda: add, lambda: ta.topi.cos)
+        first = f(x)
+        second = ta.for_loop(0, 2, lambda i, s: f(s), x)
+        return first, second, r.get(), c.get()(x)
+
+    def by_hand(x: float) -> Any:
+        if x <= 0:
+            return np.cos(x), np.cos(np.cos(x)), x, np.cos(x)
+        r = 2 * x
+        first, s = x * r, x
+        for _ in range(2):
+            r, last, s = r + s, s, s * (r + s)
+        return first, s, r, x * last
+
+    for x in (np.float64(0.75), np.float64(-0.5)):
+        np.testing.assert_allclose(program(x), by_hand(x))
+        np.testing.assert_allclose(ta.interpret(program, x), by_hand(x))
+    slope = ta.grad(lambda x: program(x)[2])(np.float64(0.75))
+    above, below = [by_hand(0.75 + h)[2] for h in (1e-6, -1e-6)]
+    np.testing.assert_allclose(slope, (above - below) / 2e-6, rtol=1e-8)

@@ -11,6 +11,7 @@ import pytest
 
 import tensorad as ta
 from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError, UserError
+from tensorad.ir.reference.verify import verify
 
 X = np.array([3.0, 1.0, 2.0])
 
@@ -183,3 +184,8 @@ def test_integers_and_stopped_arguments_ask_for_no_rule() -> None:
     f = lambda x: (in_order(ta.stop_gradient(x)) * x).sum()  # noqa: E731  # one expression
     assert ta.grad(f)(X).tolist() == [1.0, 2.0, 3.0]
     assert "ordered" in error(GradError, lambda: ta.grad(lambda x: in_order(x).sum())(X))
+
+
+def test_what_it_is_told_of_results_is_no_value() -> None:
+    trace = ta.function(steps).trace(X, np.int64(2))
+    verify(trace.results)

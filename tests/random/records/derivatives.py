@@ -35,7 +35,7 @@ def assert_derivatives(seed: int, *, compiled: bool, second: bool) -> int:
     along = {
         t: stand_ins([Field(f"d_{t.name}", t.shape, tangent_dtype(t.dtype))])[0] for t in inputs
     }
-    tangents = {along[t]: _random_tangent(t, values[t], rng) for t in inputs}
+    tangents = {along[t]: random_tangent(t, values[t], rng) for t in inputs}
     forward = ta.jvp(y, along)
     reverse = ta.vjp(y, inputs)
     everything = {**values, **tangents}
@@ -81,7 +81,8 @@ def _check_direction(
     np.testing.assert_allclose(sum(products), pushed, 1e-9, 1e-9)
 
 
-def _random_tangent(t: Tensor, value: Any, rng: np.random.Generator) -> Any:
+def random_tangent(t: Tensor, value: Any, rng: np.random.Generator) -> Any:
+    """A random tangent of a value of a tensor."""
     if not isinstance(t.dtype, RecordType):
         return rng.uniform(-1, 1, np.shape(value))
     return _tangent(value, rng)

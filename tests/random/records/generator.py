@@ -86,10 +86,13 @@ def random_values(program: Program) -> dict[Tensor, object]:
     """Values for the inputs."""
     rng = np.random.default_rng(program.seed)
     n = int(rng.integers(1, 5))
-    return {t: _value(t.shape, t.dtype, n, rng, 3) for t in program.inputs}
+    return {t: random_value(t.shape, t.dtype, n, rng, 3) for t in program.inputs}
 
 
-def _value(shape: Shape, dtype: DType, n: int, rng: np.random.Generator, depth: int) -> object:
+def random_value(
+    shape: Shape, dtype: DType, n: int, rng: np.random.Generator, depth: int
+) -> object:
+    """A value, n being the extent of rows, and records nested so deep at the most."""
     if not isinstance(dtype, RecordType):
         extents = [n if d is N else int(d) for d in shape]
         if dtype.is_float:
@@ -98,7 +101,9 @@ def _value(shape: Shape, dtype: DType, n: int, rng: np.random.Generator, depth: 
     variants = dtype.variants
     flat = [k for k, v in enumerate(variants) if not any(is_record(f.dtype) for f in v.fields)]
     tag = int(rng.choice(flat if not depth else range(len(variants))))
-    fields = [_value(f.shape, f.dtype, n, rng, max(0, depth - 1)) for f in variants[tag].fields]
+    fields = [
+        random_value(f.shape, f.dtype, n, rng, max(0, depth - 1)) for f in variants[tag].fields
+    ]
     return Record(
         dtype, tag, tuple([handle(v) if isinstance(v, Record) else np.asarray(v) for v in fields])
     )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import tensorad as ta
+from tensorad.codegen.loops.interpret import interpret_loops
+from tensorad.codegen.lower import lower_program
 from tensorad.ir.analysis.blocks import inner_ops, ops_between
 from tensorad.ir.dtypes import FLOAT64, INT64
-from tensorad.ir.expr import int_const, local_size
+from tensorad.ir.expr import Expr, int_const, local_size
 from tensorad.ir.records import (
     Definition,
     Field,
@@ -18,9 +22,11 @@ from tensorad.ir.records import (
     recursion,
     tag_of,
 )
+from tensorad.ir.reference.records import handle
 from tensorad.ir.reference.verify import verify
-from tensorad.ir.tensor import Block, Branch, Loop, Op, Tensor, outputs
+from tensorad.ir.tensor import Block, Branch, Loop, Op, Saved, Tensor, outputs, saved
 from tensorad.simplify.control.passes import simplified
+from tests.support.programs.build import loop
 from tests.support.programs.recursive import branch, given, number, power, total
 from tests.support.records import List, list_of
 
@@ -103,3 +109,29 @@ def test_calls_leave_a_loop_only_if_it_surely_runs() -> None:
 
     assert not outside(local_size("n"), n)
     assert outside(int_const(4), None)
+
+
+def test_a_record_that_each_iteration_makes_alike_has_rows() -> None:
+    """The rows of what is made before the loop instead, which another loop goes through."""
+    x, xs = given(("x", (), FLOAT64), ("xs", (), List))
+    made: list[Tensor] = []
+
+    def first(t: Expr, c: Tensor) -> list[Tensor]:
+        made.append(inject(List, 1, (x, xs)))
+        return [c + branch(tag_of(made[0]), [number(1.0), number(2.0)], ())]
+
+    one = loop(first, [number(0.0)], fixed=[x, xs], trips=3)
+    rows = saved(one, made[0])
+    two = loop(lambda t, c, row: [c * 2.0 + fields_of(row, 1)[0]], [*outputs(one)], [rows], trips=3)
+    values = {x: 5.0, xs: list_of([1.0])}
+    before, after = [*outputs(two), rows], simplified([*outputs(two), rows], [x, xs])
+    verify(after)
+    assert not isinstance(after[1].op, Saved)
+    for results in (before, after):
+        total, lists = ta.interpret(results, values)
+        assert total == 6.0 * 8 + 5.0 * 7 and [r.tag for r in lists] == [1, 1, 1]
+    found = ta.build(after[:1], [x, xs])(5.0, list_of([1.0]))
+    assert found == 6.0 * 8 + 5.0 * 7
+    arrays = {x: np.array(5.0), xs: handle(list_of([1.0]))}
+    looped = interpret_loops(lower_program(after[:1], [x, xs], schedule=False), arrays)[0]
+    assert looped[0] == found

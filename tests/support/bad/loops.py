@@ -206,6 +206,20 @@ def memory_that_is_no_number() -> None:
 
 @CASES.refused(
     DefinitionError,
+    "memory of for_loop at HERE is a number, but its body writes the reference r made at HERE.",
+    "  hint: carry what the reference holds, and set it after the loop; or pass "
+    'checkpoint="sqrt", or how many iterations a segment has.',
+)
+def memory_for_references() -> None:
+    def f(x: Any) -> Any:
+        r = ta.ref(x, "r")
+        return ta.for_loop(0, 9, lambda i, h: (r.add(h), ta.sin(h))[1], x, memory=1000)
+
+    run(f, V)
+
+
+@CASES.refused(
+    DefinitionError,
     "for_loop at HERE has checkpoint='sqrt' and memory=1000.",
     "  hint: pass one of them: memory tells how much is stored, checkpoint how often.",
 )

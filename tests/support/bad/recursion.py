@@ -240,3 +240,23 @@ def python_recursion() -> None:
         return ta.cond(x > 0, lambda: f(x - 1), lambda: x)
 
     run(f, V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "f calls itself, and reads or writes the reference r made at HERE, outside of it.",
+    "  in: f(n)",
+    "  hint: pass what the reference holds as an argument, return what it is to hold, and set "
+    "it after the call.",
+)
+def references_of_outside() -> None:
+    def program(x: Any, n: Any) -> Any:
+        r = ta.ref(x, "r")
+
+        @ta.function
+        def f(n: Any) -> Any:
+            return ta.cond(n > 0, lambda: (r.add(1.0), f(n - 1))[1], lambda: x)
+
+        return f(n)
+
+    run(program, V, N)

@@ -1,0 +1,1 @@
+"""Random programs with everything in them, as text that runs twice."""
