@@ -65,6 +65,7 @@ class Operator:
         self.inputs = _tensors(inputs, name, "inputs")
         _check_inputs(self)
         self._derived: dict[object, Derived] = {}
+        self._along: tuple[Operator, dict[Tensor, Tensor]] | None = None
         self._built: CompiledFunction | None = None
         self._entries: dict[tuple[Extents, ...], CEntry] = {}
 
@@ -86,8 +87,8 @@ class Operator:
         """Adjoints of the inputs `wanted`, by cotangents of the outputs `given`, both floats."""
 
         def made() -> Derived:
-            heads = [_like(self.outputs[n], "d_") for n in given]
-            results = vjp([self.outputs[n] for n in given], [self.inputs[n] for n in wanted], heads)
+            heads = _moves_of([self.outputs[n] for n in given], self.inputs)
+            results = self._adjoints(wanted, given, heads)
             name = f"{self.name}_vjp_{_bits(wanted, self.inputs)}_{_bits(given, self.outputs)}"
             return _of_those_read(results, [*self.inputs, *heads], name)
 
@@ -97,13 +98,29 @@ class Operator:
         """Tangents of the float outputs, by tangents of the inputs `moving`."""
 
         def made() -> Derived:
-            tangents = [_like(self.inputs[n], "d_") for n in moving]
+            tangents = _moves_of([self.inputs[n] for n in moving], self.inputs)
             along = {self.inputs[n]: t for n, t in zip(moving, tangents, strict=True)}
             results = jvp([self.outputs[n] for n in self.differentiable_outputs], along)
             name = f"{self.name}_jvp_{_bits(moving, self.inputs)}"
-            return _of_those_read(results, [*self.inputs, *tangents], name)
+            derived = _of_those_read(results, [*self.inputs, *tangents], name)
+            derived.operator._along = (self, {t: x for x, t in along.items()})
+            return derived
 
         return self._once(("jvp", tuple(moving)), made)
+
+    def _adjoints(
+        self, wanted: Sequence[int], given: Sequence[int], heads: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """Adjoints of inputs; of tangents those of what moves along them, a shorter formula."""
+        if self._along is not None:
+            source, along = self._along
+            moved = [along[t] for t in [self.inputs[n] for n in wanted] if t in along]
+            if len(moved) == len(wanted):
+                floats = [source.outputs[n] for n in source.differentiable_outputs]
+                results = vjp([floats[n] for n in given], moved, heads)
+                if {*self.inputs, *heads}.issuperset(placeholders(results)):
+                    return results
+        return vjp([self.outputs[n] for n in given], [self.inputs[n] for n in wanted], heads)
 
     def for_rows(self, mapped: Sequence[int]) -> Derived:
         """The operator for many rows: the inputs `mapped` have a leading axis."""
@@ -111,9 +128,9 @@ class Operator:
         def made() -> Derived:
             inputs = list(self.inputs)
             known = {s.name for t in (*inputs, *self.outputs) for s in symbols_of(t)}
-            rows = size_var(next(n for n in _rows() if n not in known))
+            rows = size_var(next(n for n in _numbered("rows") if n not in known))
             for n in mapped:
-                inputs[n] = _like(inputs[n], "", (rows,))
+                inputs[n] = _like(inputs[n], inputs[n].name, (rows,))
             image = {self.inputs[n]: inputs[n] for n in mapped}
             pairs = for_rows(self.outputs, image)
             name = f"{self.name}_rows_{_bits(mapped, self.inputs)}"
@@ -196,13 +213,24 @@ def _check_inputs(own: Operator) -> None:
         )
 
 
-def _rows() -> Iterator[str]:
-    yield "rows"
-    yield from (f"rows_{n}" for n in count(2))
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{n}" for n in count(2))
 
 
-def _like(t: Tensor, prefix: str, rows: tuple[Any, ...] = ()) -> Tensor:
-    return results_of(Placeholder(f"{prefix}{t.name}", (*rows, *t.shape), t.dtype))[0]
+def _moves_of(tensors: Sequence[Tensor], beside: Sequence[Tensor]) -> list[Tensor]:
+    """Cotangents or tangents, called otherwise than each other and than the inputs beside them."""
+    known = {t.name for t in beside}
+    made = []
+    for t in tensors:
+        name = next(n for n in _numbered(f"d_{t.name}") if n not in known)
+        known.add(name)
+        made.append(_like(t, name))
+    return made
+
+
+def _like(t: Tensor, name: str, rows: tuple[Any, ...] = ()) -> Tensor:
+    return results_of(Placeholder(name, (*rows, *t.shape), t.dtype))[0]
 
 
 def _of_those_read(results: Sequence[Tensor], values: Sequence[Tensor], name: str) -> Derived:

@@ -22,6 +22,22 @@ def test_a_derived_operator_takes_what_it_reads() -> None:
     assert own.pushforward([1]).takes == (0, 2)
 
 
+def test_turned_round_a_pushforward_is_the_pullback() -> None:
+    case = CASES["softmax"]()
+    own = Operator(case.outputs, case.inputs, "softmax")
+    pushed = own.pushforward([0])
+    turned = pushed.operator.pullback([pushed.takes.index(1)], [0])
+    direct = own.pullback([0], [0])
+    assert ta.work(turned.operator.outputs) == ta.work(direct.operator.outputs)
+
+
+def test_moves_of_moves_have_names_of_their_own() -> None:
+    case = CASES["stencil"]()
+    twice = Operator(case.outputs, case.inputs, "stencil").pushforward([0]).operator
+    names = [t.name for t in twice.pushforward([0, 1]).operator.inputs]
+    assert names == ["X", "d_X", "d_X_2", "d_d_X"]
+
+
 def test_rows_of_rows_have_sizes_of_their_own() -> None:
     case = dense()
     rows = Operator(case.outputs, case.inputs, "dense").for_rows([0])
