@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from tensorad.autodiff.adjoints.adjoint import (
-    Adjoint,
-    Contribution,
-    Target,
-    store,
-    variable,
-    whole,
-)
+from tensorad.autodiff.adjoints.adjoint import Adjoint, Contribution, Target, store, variable, whole
 from tensorad.autodiff.adjoints.fold_adjoints import adjoint_terms
 from tensorad.autodiff.adjoints.inlining import Uses
 from tensorad.autodiff.adjoints.overwritten import last_writers, overwrites_once, to_first_values

@@ -1,13 +1,26 @@
-"""Branches and loops in the text of programs."""
+"""Branches, loops and functions of Python in the text of programs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from tensorad.errors import counted
-from tensorad.ir.dtypes import BOOL, INT64
+from tensorad.ir.arrays.foreign import NamedRun, ResultChecks, foreign_call
+from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Expr, LocalSize, Size, local_size
-from tensorad.ir.tensor import Block, Branch, Loop, Replay, Tensor, dim_expr
+from tensorad.ir.tensor import (
+    Block,
+    Branch,
+    Loop,
+    Placeholder,
+    Replay,
+    Shape,
+    Tensor,
+    dim_expr,
+    outputs,
+)
 from tensorad.ir.text.blocks import TypeTree, placeholder_tree, same_type, type_of, type_text
 from tensorad.ir.text.controls import Controls, Ends, Given
 from tensorad.ir.text.operations import Target
@@ -17,7 +30,7 @@ from tensorad.ir.text.trampoline import Steps
 
 
 class Branches(Controls):
-    """Reads branches and loops."""
+    """Reads branches, loops and functions of Python."""
 
     def branch(self, targets: Sequence[Target]) -> Steps[None]:
         """n (x, p = w): and a block for each value of n."""
@@ -249,6 +262,35 @@ class Branches(Controls):
             )
         for (o, _), (_, tree) in zip(carries, results, strict=True):
             self.agree(type_of(o.params), tree, f"carry {o.name}", token)
+
+    def foreign_of(self, targets: Sequence[Target]) -> Steps[None]:
+        """foreign sort(x): a function of Python, from the table that the text is read with."""
+        self.take()
+        token = self.expect_kind("name", "the name of a function")
+        name = token.text
+        if name not in self.foreign:
+            self.refuse(
+                f"the text calls a function of Python, {name}, which is not given.", token,
+                hint=f"pass it beside the text, foreign={{{name!r}: f}}.",
+            )  # fmt: skip
+        self.expect("(")
+        given = yield self.values(")")
+        kinds: list[tuple[DType, Shape]] = []
+        for target in targets:
+            kind = (yield self.type_at(target.type)) if target.type is not None else None
+            if not isinstance(kind, tuple):
+                self.refuse(f"the type of {target.name} has to be told.", target.token)
+            kinds.append(kind)
+        names = tuple([t.name for t in targets])
+        checks = ResultChecks(names, tuple([np.dtype(str(dtype)) for dtype, _ in kinds]))
+        results = [
+            outputs(Placeholder(n, shape, dtype))[0]
+            for n, (dtype, shape) in zip(names, kinds, strict=True)
+        ]
+        run = NamedRun(self.foreign[name], name, checks)
+        op = foreign_call(name, self.source(token), self.flat(given), names, results, run)
+        operands = [Operand(None, n, t) for n, t in given]
+        yield self.finish(targets, outputs(op), op, operands, [{}], [], None, name)
 
 
 def _block(operands: Sequence[Operand], results: Sequence[Tree]) -> Block:

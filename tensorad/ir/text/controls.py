@@ -6,12 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from tensorad.errors import counted
 from tensorad.ir.arrays.checkpoints import Checkpoint
-from tensorad.ir.arrays.foreign import NamedRun, ResultChecks, foreign_call
-from tensorad.ir.dtypes import INT64, DType
+from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Expr, LocalSize, Size
 from tensorad.ir.records import (
     Definition,
@@ -26,8 +23,6 @@ from tensorad.ir.tensor import (
     Block,
     Control,
     FunctionCall,
-    Placeholder,
-    Shape,
     Tensor,
     outputs,
     saved,
@@ -319,35 +314,6 @@ class Controls(Operations):
         operands = [Operand(None, n, t) for n, t in given]
         yield self.finish(targets, trees, op, operands, [saves], [], None, f.name)
 
-    def foreign_of(self, targets: Sequence[Target]) -> Steps[None]:
-        """foreign sort(x): a function of Python, from the table that the text is read with."""
-        self.take()
-        token = self.expect_kind("name", "the name of a function")
-        name = token.text
-        if name not in self.foreign:
-            self.refuse(
-                f"the text calls a function of Python, {name}, which is not given.", token,
-                hint=f"pass it beside the text, foreign={{{name!r}: f}}.",
-            )  # fmt: skip
-        self.expect("(")
-        given = yield self.values(")")
-        kinds: list[tuple[DType, Shape]] = []
-        for target in targets:
-            kind = (yield self.type_at(target.type)) if target.type is not None else None
-            if not isinstance(kind, tuple):
-                self.refuse(f"the type of {target.name} has to be told.", target.token)
-            kinds.append(kind)
-        names = tuple([t.name for t in targets])
-        checks = ResultChecks(names, tuple([np.dtype(str(dtype)) for dtype, _ in kinds]))
-        results = [
-            outputs(Placeholder(n, shape, dtype))[0]
-            for n, (dtype, shape) in zip(names, kinds, strict=True)
-        ]
-        run = NamedRun(self.foreign[name], name, checks)
-        op = foreign_call(name, self.source(token), self.flat(given), names, results, run)
-        operands = [Operand(None, n, t) for n, t in given]
-        yield self.finish(targets, outputs(op), op, operands, [{}], [], None, name)
-
     def keeps(self, results: int) -> int:
         """keep 1: how many results of a checkpoint are stored for its reverse."""
         if not self.accept("keep"):
@@ -453,6 +419,13 @@ class Controls(Operations):
         scope = self.known.scope([n for n, _ in results])
         self.known = outer
         return scope, results, saves
+
+    @abstractmethod
+    def foreign_of(self, targets: Sequence[Target]) -> Steps[None]:
+        """A branch, whose word has been read.
+
+        Abstract: a file above reads blocks of each kind.
+        """
 
     @abstractmethod
     def branch(self, targets: Sequence[Target]) -> Steps[None]:
