@@ -274,11 +274,10 @@ def test_s001_16_accumulated_adjoints_have_memory_from_first_increment_to_the_en
         given = [*f.results, *f.parameters]
         p = lower_program(f.results, f.parameters, choices=ta.Schedule(fuse=False))
         written = [t for k in p.kernels for t in k.writes]
-        named = {t: n for n, t in f.record.tensors.items() if isinstance(t, Tensor)}
-        found = {named[life.tensor]: life for life in find_buffers(p.nodes, given).temporaries}
-        return {
-            n: (life.first, life.last, [named[t] for t in written]) for n, life in found.items()
-        }
+        named = {t.name: n for n, t in f.record.tensors.items() if isinstance(t, Tensor)}
+        order = [named[t.name] for t in written]
+        lives = find_buffers(p.nodes, given).temporaries
+        return {named[life.tensor.name]: (life.first, life.last, order) for life in lives}
 
     first, last, order = lives(kept)["t_adjoint"]
     assert order[first - 1] == "t_adjoint", "written by its first increment"

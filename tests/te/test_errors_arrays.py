@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.errors import DefinitionError, DTypeError, NoValueError, ShapeError
 from tests.support.refusals import Case, Refusals, check
 
 X = ta.placeholder((3, 4), name="X")
@@ -160,7 +160,7 @@ def a_tensor_as_integer() -> None:
 
 
 @CASES.refused(
-    DefinitionError,
+    NoValueError,
     "round() needs a number, but this is an expression of the formula.",
     "  in: V[0]",
     "  hint: use the functions of tensorad (ta.exp, ta.round, .astype) inside a formula.",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.errors import DefinitionError, DTypeError, NoValueError, ShapeError
 from tests.support.refusals import Case, Refusals, check
 
 X = ta.placeholder((3, 4), name="X")
@@ -110,7 +110,7 @@ def an_array_as_index() -> None:
 
 
 @CASES.refused(
-    DefinitionError,
+    NoValueError,
     "an expression has no truth value while the formula is being written.",
     "  in: i > 0",
     "  hint: use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; "
@@ -121,7 +121,7 @@ def python_if() -> None:
 
 
 @CASES.refused(
-    DefinitionError,
+    NoValueError,
     "an expression has no truth value while the formula is being written.",
     "  in: i > 0",
     "  hint: use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; "
@@ -132,7 +132,7 @@ def python_and() -> None:
 
 
 @CASES.refused(
-    DefinitionError,
+    NoValueError,
     "an expression has no truth value while the formula is being written.",
     "  in: i > 0",
     "  hint: use select(cond, a, b) instead of if, and &, |, ~ instead of and, or, not; "
@@ -143,7 +143,7 @@ def a_chained_comparison() -> None:
 
 
 @CASES.refused(
-    DefinitionError,
+    NoValueError,
     "float() or a function of the math module needs a number, but this is an expression "
     "of the formula.",
     "  in: X[i, 0]",
@@ -154,7 +154,7 @@ def a_function_of_math() -> None:
 
 
 @CASES.refused(
-    DefinitionError,
+    NoValueError,
     "int() needs a number, but this is an expression of the formula.",
     "  in: X[i, 0]",
     "  hint: use the functions of tensorad (ta.exp, ta.round, .astype) inside a formula.",
