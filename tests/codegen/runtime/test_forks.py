@@ -8,7 +8,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 
 import tensorad
 from tensorad import process
+from tensorad.errors import MissingPackageError
 from tensorad.ir.cached import cached_property
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -88,7 +89,8 @@ def test_a_property_that_another_thread_computes() -> None:
 def test_locks_that_another_thread_holds() -> None:
     for module in pkgutil.walk_packages(tensorad.__path__, "tensorad."):
         if not module.name.endswith("__main__"):
-            import_module(module.name)
+            with suppress(MissingPackageError):  # of other systems
+                import_module(module.name)
     guards = list(process._guards)
     assert len(guards) >= 11
 
