@@ -57,7 +57,7 @@ def joined(
     Args:
         forward: the operations of the program that was differentiated, as written.
         stages: its reductions inside of formulas, as operations of their own.
-        given: what is behind the head; these operations stay.
+        given: what is behind the head, and what params of a block come from; these operations stay.
     Ensures: names, shapes and values stay; no point is visited more often.
     """
     behind = dict.fromkeys(given)

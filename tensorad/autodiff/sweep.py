@@ -155,7 +155,8 @@ class Sweep:
         """The results; what is computed from reductions inside of formulas stands with them."""
         if not self.inner:
             return results
-        return joined(results, self.forward, self.inner, topological_ops(heads))
+        fixed = [t.op for t, rule in self.rules.items() if not rule.deps]  # params of blocks
+        return joined(results, self.forward, self.inner, [*topological_ops(heads), *fixed])
 
     def _result(self, x: Tensor, strict: bool) -> Tensor:
         adjoint = self._last(x)

@@ -121,3 +121,36 @@ def test_unfolding_of_static_arguments_ends() -> None:
 
 def test_recursion_is_deep() -> None:
     assert power(np.float64(1.0), np.int64(50_000)) == 1.0
+
+
+@pytest.mark.slow
+def test_reverse_over_forward_where_calls_store_what_captured_arrays_make() -> None:
+    def norms(x: Any, v: Any, n: Any) -> Any:
+        def deeper(a: Any, k: Any) -> Any:
+            return ta.tanh((own(ta.sin(v @ v), k - 1) + own(ta.cos(x) * a, k - 2)) * a)
+
+        own = ta.function(
+            lambda a, k: ta.cond(k > 0, lambda: deeper(a, k), lambda: ta.sin(a * 1.5))
+        )
+        return own(x, n)
+
+    at, along = (np.float64(0.7), np.array([0.1, 0.2, 0.3])), (np.float64(0.3), np.ones(3))
+    n = np.int64(3)
+
+    def slope(x: Any, v: Any) -> Any:
+        dx, dv = ta.grad(lambda x, v: norms(x, v, n), (0, 1))(x, v)
+        return dx * along[0] + (dv * along[1]).sum()
+
+    def pushed(x: Any, v: Any) -> Any:
+        return ta.jvp(lambda x, v: norms(x, v, n), (x, v), along)[1]
+
+    gradient = ta.grad(lambda x, v: norms(x, v, n), (0, 1))
+    every = [
+        ta.grad(slope, (0, 1))(*at),
+        ta.jvp(gradient, at, along)[1],
+        ta.grad(pushed, (0, 1))(*at),
+        ta.interpret(ta.grad(pushed, (0, 1)), *at),
+    ]
+    for other in every[1:]:
+        for a, b in zip(every[0], other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
