@@ -202,7 +202,7 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
             flat, ys, written = _once(carry, params, parts)
             flat, is_new = carry.meet(flat)
             carry.check_structure(flat)
-            slots, after = changed(written, carry.held(params), body.where)
+            slots, after = ([], {}) if is_new else changed(written, carry.held(params), body.where)
             if is_new or carry.take(slots):
                 continue
             places = [(after[c], after[c].at(path)) for c, path in carry.slots]

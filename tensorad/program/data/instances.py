@@ -169,15 +169,20 @@ def injected(value: Instance, as_tensor: Callable[[object, Field], Tensor]) -> T
     return made
 
 
+def _is_handle(v: Array) -> bool:
+    """Whether a field has a record, not a value that is an object already."""
+    return v.dtype == object and isinstance(v.item(), Record)
+
+
 def instance_of(record: Record) -> Instance:
     """The Python object of a record."""
 
     def children(at: Record) -> list[Record]:
-        return [v.item() for v in at.values if v.dtype == object]
+        return [v.item() for v in at.values if _is_handle(v)]
 
     def make(at: Record, inner: list[Instance]) -> Instance:
         rest = iter(inner)
-        leaves = [next(rest) if v.dtype == object else v[()] for v in at.values]
+        leaves = [next(rest) if _is_handle(v) else v[()] for v in at.values]
         return of_leaves(at.dtype, at.tag, leaves)
 
     made: Instance = folded(record, children, make)
