@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
@@ -55,7 +56,7 @@ def _names_inside(words: Sequence[Word]) -> set[str]:
     return found
 
 
-class Lines(TypeReader):
+class Lines(TypeReader, ABC):
     """Reads blocks line by line; what terms with blocks look like is read by a file above.
 
     Attributes:
@@ -352,12 +353,12 @@ class Lines(TypeReader):
         block = self.block([(name, at), *given] if is_own else given)
         return Function(tuple([(n, t) for n, t, _ in params]), result, block, name, at.line)
 
+    @abstractmethod
     def with_blocks(self, name: str | None) -> Term:
         """A term that begins with a keyword, and has blocks.
 
         Abstract: a file above reads them.
         """
-        raise NotImplementedError
 
     def alternatives(self) -> tuple[Alternative, ...]:
         """nil | cons(float32[], list)."""

@@ -6,6 +6,7 @@ what is looked through, not to memory: two duals of one primal have tangents of 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from operator import add, mul
 from typing import Any, Protocol, Self
@@ -32,19 +33,19 @@ class Lens(Protocol):
         """The same, of which parts are taken."""
 
 
-class _OfDuals:
+class _OfDuals(ABC):
     """What lenses of duals have in common."""
 
     def __init__(self, level: Level | int | None) -> None:
         self.level = level_for(level, type(self).__name__)
 
+    @abstractmethod
     def get(self) -> Any:
         """What it shows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def set(self, tree: Any, /) -> None:
         """Let it show something else."""
-        raise NotImplementedError
 
     def add(self, value: Any) -> None:
         """Add a dual or a plain value to the array that it shows."""
