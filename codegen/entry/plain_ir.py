@@ -40,7 +40,7 @@ _LARGE_PAGE: Final = 1 << 21
 
 def plain_text() -> str:
     """The module: @enter(entry, addresses) -> 0 or what failed, @leave(entry)."""
-    return "\n".join([_DECLARATIONS, _RESERVE, _MAKE, _DISPOSE, _NOTE, _ENTER, _LEAVE])
+    return "\n".join([_DECLARATIONS, _COPY, _RESERVE, _MAKE, _DISPOSE, _NOTE, _ENTER, _LEAVE])
 
 
 def trampoline_text(entry: int) -> str:
@@ -60,6 +60,25 @@ declare void @free(ptr)
 declare i64 @pthread_self()
 declare i64 @run(ptr)
 @settings = external global i64"""
+
+_COPY: Final = """
+define internal void @copy(ptr %from, ptr %to, i64 %words) nounwind {
+begin:
+  br label %look
+look:
+  %k = phi i64 [0, %begin], [%k1, %word]
+  %rest = icmp slt i64 %k, %words
+  br i1 %rest, label %word, label %done
+word:
+  %here = getelementptr i64, ptr %from, i64 %k
+  %there = getelementptr i64, ptr %to, i64 %k
+  %value = load i64, ptr %here
+  store i64 %value, ptr %there
+  %k1 = add i64 %k, 1
+  br label %look
+done:
+  ret void
+}"""
 
 _RESERVE: Final = f"""
 define internal i1 @reserve(ptr %frame, ptr %call, i64 %need) nounwind {{
@@ -104,16 +123,8 @@ begin:
   %none = icmp eq ptr %frame, null
   br i1 %none, label %done, label %copy
 copy:
-  %k = phi i64 [0, %begin], [%k1, %word]
-  %rest = icmp slt i64 %k, %words
-  br i1 %rest, label %word, label %move
-word:
-  %from = getelementptr i64, ptr %template, i64 %k
-  %to = getelementptr i64, ptr %frame, i64 %k
-  %value = load i64, ptr %from
-  store i64 %value, ptr %to
-  %k1 = add i64 %k, 1
-  br label %copy
+  call void @copy(ptr %template, ptr %frame, i64 %words)
+  br label %move
 move:
   %m = phi i64 [0, %copy], [%m1, %one]
   %left = icmp slt i64 %m, %moves
@@ -210,19 +221,7 @@ begin:
   %which = getelementptr i64, ptr %counts, i64 %step
   %count = load i64, ptr %which
   {field("%words", "%record", 8 * FAILURE_HEAD)}
-  br label %copy
-copy:
-  %k = phi i64 [0, %begin], [%k1, %word]
-  %rest = icmp slt i64 %k, %count
-  br i1 %rest, label %word, label %done
-word:
-  %from = getelementptr i64, ptr %sizes, i64 %k
-  %to = getelementptr i64, ptr %words, i64 %k
-  %w = load i64, ptr %from
-  store i64 %w, ptr %to
-  %k1 = add i64 %k, 1
-  br label %copy
-done:
+  call void @copy(ptr %sizes, ptr %words, i64 %count)
   store atomic i64 %number, ptr %record seq_cst, align 8
   ret i64 %number
 }}"""
@@ -276,24 +275,14 @@ have:
   store i64 %limit, ptr %heap
   %need = mul i64 %threads, %each
   %roomy = call i1 @reserve(ptr %frame, ptr %call, i64 %need)
-  br i1 %roomy, label %fill, label %lost
+  br i1 %roomy, label %run, label %lost
 lost:
   call void @dispose(ptr %entry, ptr %frame)
   br label %lacking
 lacking:
   ret i64 {NO_FRAME}
-fill:
-  %n = phi i64 [0, %have], [%n1, %argument]
-  %rest = icmp slt i64 %n, %arguments
-  br i1 %rest, label %argument, label %run
-argument:
-  %from = getelementptr i64, ptr %addresses, i64 %n
-  %to = getelementptr i64, ptr %slots, i64 %n
-  %address = load i64, ptr %from
-  store i64 %address, ptr %to
-  %n1 = add i64 %n, 1
-  br label %fill
 run:
+  call void @copy(ptr %addresses, ptr %slots, i64 %arguments)
   %status = call i64 @run(ptr %call)
   %good = icmp eq i64 %status, 0
   br i1 %good, label %give, label %failed
