@@ -40,7 +40,9 @@ _LARGE_PAGE: Final = 1 << 21
 
 def plain_text() -> str:
     """The module: @enter(entry, addresses) -> 0 or what failed, @leave(entry)."""
-    return "\n".join([_DECLARATIONS, _COPY, _RESERVE, _MAKE, _DISPOSE, _NOTE, _ENTER, _LEAVE])
+    return "\n".join(
+        [_DECLARATIONS, _COPY, _RESERVE, _MAKE, _DISPOSE, _NOTE, _TAKEN, _ENTER, _LEAVE]
+    )
 
 
 def trampoline_text(entry: int) -> str:
@@ -226,22 +228,16 @@ begin:
   ret i64 %number
 }}"""
 
-_ENTER: Final = f"""
-define i64 @enter(ptr %entry, ptr %addresses) nounwind {{
+_TAKEN: Final = f"""
+define internal ptr @taken(ptr %entry) nounwind {{
 begin:
   {loaded("%idle", "ptr", "%entry", 8 * IDLE)}
   {loaded("%kept", "i64", "%entry", 8 * KEPT)}
-  {loaded("%at", "i64", "%entry", 8 * CALL_AT)}
-  {loaded("%slotsat", "i64", "%entry", 8 * SLOTS_AT)}
-  {loaded("%arguments", "i64", "%entry", 8 * ARGUMENTS)}
-  {loaded("%heapat", "i64", "%entry", 8 * HEAP_AT)}
-  {loaded("%shares", "i64", "%entry", 8 * SHARES)}
-  {loaded("%each", "i64", "%entry", 8 * SCRATCH_BYTES)}
   br label %look
 look:
   %k = phi i64 [0, %begin], [%k1, %busy]
   %more = icmp slt i64 %k, %kept
-  br i1 %more, label %see, label %new
+  br i1 %more, label %see, label %none
 see:
   %place = getelementptr i64, ptr %idle, i64 %k
   %there = load atomic i64, ptr %place monotonic, align 8
@@ -250,17 +246,37 @@ see:
 take:
   %taken = atomicrmw xchg ptr %place, i64 0 acquire
   %got = icmp ne i64 %taken, 0
-  %old = inttoptr i64 %taken to ptr
   br i1 %got, label %have, label %busy
 busy:
   %k1 = add i64 %k, 1
   br label %look
+have:
+  %frame = inttoptr i64 %taken to ptr
+  ret ptr %frame
+none:
+  ret ptr null
+}}"""
+
+_ENTER: Final = f"""
+define i64 @enter(ptr %entry, ptr %addresses) nounwind {{
+begin:
+  {loaded("%places", "ptr", "%entry", 8 * IDLE)}
+  {loaded("%kept", "i64", "%entry", 8 * KEPT)}
+  {loaded("%at", "i64", "%entry", 8 * CALL_AT)}
+  {loaded("%slotsat", "i64", "%entry", 8 * SLOTS_AT)}
+  {loaded("%arguments", "i64", "%entry", 8 * ARGUMENTS)}
+  {loaded("%heapat", "i64", "%entry", 8 * HEAP_AT)}
+  {loaded("%shares", "i64", "%entry", 8 * SHARES)}
+  {loaded("%each", "i64", "%entry", 8 * SCRATCH_BYTES)}
+  %old = call ptr @taken(ptr %entry)
+  %idle = icmp ne ptr %old, null
+  br i1 %idle, label %have, label %new
 new:
   %made = call ptr @make(ptr %entry)
   %none = icmp eq ptr %made, null
   br i1 %none, label %lacking, label %have
 have:
-  %frame = phi ptr [%old, %take], [%made, %new]
+  %frame = phi ptr [%old, %begin], [%made, %new]
   {field("%call", "%frame", "%at")}
   {field("%slots", "%frame", "%slotsat")}
   {field("%heap", "%frame", "%heapat")}
@@ -298,7 +314,7 @@ put:
   %room = icmp slt i64 %p, %kept
   br i1 %room, label %try, label %drop
 try:
-  %free = getelementptr i64, ptr %idle, i64 %p
+  %free = getelementptr i64, ptr %places, i64 %p
   %pair = cmpxchg ptr %free, i64 0, i64 %own release monotonic
   %stored = extractvalue {{i64, i1}} %pair, 1
   br i1 %stored, label %done, label %full
@@ -312,28 +328,17 @@ done:
   ret i64 0
 }}"""
 
-_LEAVE: Final = f"""
-define void @leave(ptr %entry) nounwind {{
+_LEAVE: Final = """
+define void @leave(ptr %entry) nounwind {
 begin:
-  {loaded("%idle", "ptr", "%entry", 8 * IDLE)}
-  {loaded("%kept", "i64", "%entry", 8 * KEPT)}
   br label %look
 look:
-  %k = phi i64 [0, %begin], [%k1, %next]
-  %more = icmp slt i64 %k, %kept
-  br i1 %more, label %take, label %done
-take:
-  %place = getelementptr i64, ptr %idle, i64 %k
-  %taken = atomicrmw xchg ptr %place, i64 0 acquire
-  %some = icmp ne i64 %taken, 0
-  %frame = inttoptr i64 %taken to ptr
-  br i1 %some, label %drop, label %next
+  %frame = call ptr @taken(ptr %entry)
+  %none = icmp eq ptr %frame, null
+  br i1 %none, label %done, label %drop
 drop:
   call void @dispose(ptr %entry, ptr %frame)
-  br label %next
-next:
-  %k1 = add i64 %k, 1
   br label %look
 done:
   ret void
-}}"""
+}"""
