@@ -9,32 +9,34 @@ import ctypes
 import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
 
 from tensorad.codegen.runtime.c_entry import CEntry
-from tensorad.errors import BindError, DTypeError, MissingPackageError, ShapeError
+from tensorad.errors import BindError, DTypeError, ShapeError
 from tensorad.interop import xla
 from tensorad.interop.operators import Derived, Operator
+from tensorad.interop.packages import imported
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.process import Guard
 
-try:
-    jax: Any = import_module("jax")
-    ad: Any = import_module("jax.interpreters.ad")
-    batching: Any = import_module("jax.interpreters.batching")
-    mlir: Any = import_module("jax.interpreters.mlir")
-    core: Any = import_module("jax.extend.core")
-    jnp: Any = import_module("jax.numpy")
-    ffi: Any = import_module("jax.ffi")
-except ImportError as error:
-    raise MissingPackageError(
-        "tensorad.interop.jax needs the package jax, which is not installed.",
-        hint="pip install 'tensorad[jax]'.",
-    ) from error
-
+jax: Any
+ad: Any
+batching: Any
+mlir: Any
+core: Any
+jnp: Any
+ffi: Any
+jax, ad, batching, mlir, core, jnp, ffi = imported(
+    "jax",
+    "interpreters.ad",
+    "interpreters.batching",
+    "interpreters.mlir",
+    "extend.core",
+    "numpy",
+    "ffi",
+)
 TARGET: Final = "tensorad"
 """The name of the handler in XLA."""
 _guard = Guard()

@@ -7,25 +7,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-from tensorad.errors import BindError, DefinitionError, DTypeError, MissingPackageError
+from tensorad.errors import BindError, DefinitionError, DTypeError
 from tensorad.interop.operators import Derived, Operator
+from tensorad.interop.packages import imported
 from tensorad.interop.shapes import Extents
 from tensorad.ir.dtypes import DTYPES
 from tensorad.ir.tensor import Tensor
 from tensorad.process import Guard
 
-try:
-    torch: Any = import_module("torch")
-    fw: Any = import_module("torch.autograd.forward_ad")
-except ImportError as error:
-    raise MissingPackageError(
-        "tensorad.interop.torch needs the package torch, which is not installed.",
-        hint="pip install 'tensorad[torch]'.",
-    ) from error
-
+torch: Any
+fw: Any
+torch, fw = imported("torch", "autograd.forward_ad")
 NAMESPACE: Final = "tensorad"
 """Of the operators that are registered: `torch.ops.tensorad.<name>`."""
 _DTYPES: Final = {d: getattr(torch, str(d)) for d in DTYPES}
