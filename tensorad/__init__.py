@@ -158,6 +158,7 @@ if TYPE_CHECKING:
     from tensorad.tools import interpret as interpret
     from tensorad.tools import lower as lower
     from tensorad.tools import measure_performance as measure_performance
+    from tensorad.tools import placeholders as placeholders
     from tensorad.tools import show_lowered as show_lowered
     from tensorad.tools import sparse_hessian as sparse_hessian
     from tensorad.tools import sparse_jacobian as sparse_jacobian
@@ -213,8 +214,8 @@ _HOME: Final = {
     ),
     "tensorad.sparse": "SparseJacobian",
     "tensorad.tools": (
-        "explain explain_adjoints gradcheck interpret lower measure_performance show_lowered "
-        "sparse_hessian sparse_jacobian work"
+        "explain explain_adjoints gradcheck interpret lower measure_performance placeholders "
+        "show_lowered sparse_hessian sparse_jacobian work"
     ),
 }
 """Which module defines each public name; it is imported when the name is first used."""

@@ -12,11 +12,13 @@ from tensorad.building import Lowered, median_milliseconds
 from tensorad.checking import gradients
 from tensorad.counting import Work
 from tensorad.display.explain_adjoints import AdjointsExplanation, adjoints_explanation
-from tensorad.errors import DTypeError, GradError, ShapeError
+from tensorad.errors import DefinitionError, DTypeError, GradError, ShapeError
 from tensorad.explaining import Explanation
+from tensorad.ir.expr import Expr
 from tensorad.ir.records import is_record
 from tensorad.ir.reference import interpret as reference
 from tensorad.ir.tensor import Tensor
+from tensorad.ir.visit import placeholders as placeholders_of
 from tensorad.program import Function, Module, module
 from tensorad.program.calling.arguments import as_result
 from tensorad.program.compiled_programs import Example
@@ -196,6 +198,35 @@ def show_lowered(outputs: Any, *args: Any) -> None:
         outputs: show_lowered(outputs, inputs): tensors; show_lowered(f, *example): a function.
     """
     print(lower(outputs, *args))  # the function's purpose
+
+
+def placeholders(outputs: Any, *args: Any) -> list[Tensor]:
+    """The inputs that outputs read, each once, whatever lies between: branches, loops, calls.
+
+    Their order is that in which formulas meet them: output by output, each read from left to right
+    with all that the tensor read there is made of; all operands of a branch, a loop or a call in the
+    order in which it has them. They are what `build` has to be given.
+
+    Args:
+        outputs: placeholders(outputs): a tensor, or a tree of tensors and values of data types,
+            such as what a function returns that is called with tensors; or what `f.trace` returns.
+            placeholders(f, *example): what the results of a function read of its arguments.
+    Raises:
+        DefinitionError: something else is among the outputs.
+    """
+    if is_function(outputs):
+        outputs = _example(outputs, args).program
+    if isinstance(outputs, Program):
+        return placeholders_of(outputs.results)
+    flat = flatten(outputs, "outputs")
+    for value, path in zip(flat.leaves, flat.paths, strict=True):
+        if not isinstance(value, (Tensor, Expr, Instance)):
+            raise DefinitionError(
+                f"placeholders takes tensors, but {path} is of class {type(value).__name__}.",
+                hint="pass what placeholder, compute or an operator returned.",
+            )
+    pairs = zip(flat.leaves, flat.paths, strict=True)
+    return placeholders_of([as_tensor(v, path) for v, path in pairs])
 
 
 def interpret(tensors: Any, *args: Any, **options: Any) -> Any:

@@ -152,6 +152,7 @@ CALLS: Final[dict[str, Call]] = {
     "explain": _text(lambda y: ta.explain(ta.vjp(y * y, [X], V))),
     # programs
     "checkpoint": lambda y: ta.checkpoint(lambda a: a * a)(y),
+    "placeholders": lambda y: _text(lambda u: ta.placeholders([u, V]) == [X, V] or 1 / 0)(y),
     "checkpoint_sequential": lambda y: ta.checkpoint_sequential([ta.sin, ta.cos], 2)(y),
     "keep": lambda y: ta.keep(y, "kept"),
     "cond": lambda y: ta.cond(_cubes(y) > 0.0, lambda a: a * 2.0, lambda a: a, y),
