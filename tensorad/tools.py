@@ -204,8 +204,8 @@ def placeholders(outputs: Any, *args: Any) -> list[Tensor]:
     """The inputs that outputs read, each once, whatever lies between: branches, loops, calls.
 
     Their order is that in which formulas meet them: output by output, each read from left to right
-    with all that the tensor read there is made of; all operands of a branch, a loop or a call in the
-    order in which it has them. They are what `build` has to be given.
+    with all that the tensor read there is made of; all operands of a branch, a loop or a call in
+    the order in which it has them. They are what `build` has to be given.
 
     Args:
         outputs: placeholders(outputs): a tensor, or a tree of tensors and values of data types,

@@ -41,14 +41,9 @@ def test_operands_of_a_branch_in_their_order() -> None:
     assert ta.placeholders(y) == [s, b, a]
 
 
-@ta.variant
-class Chain:
-    class End:
-        value: "float64"
-
-    class Link:
-        value: "float64"
-        rest: "Chain"
+Chain: Any = ta.variant(
+    "Chain", End={"value": "float64"}, Link={"value": "float64", "rest": "Chain"}
+)
 
 
 @ta.function
