@@ -22,6 +22,7 @@ from tensorad.codegen.runtime.arguments import (
     addresses_of,
     are_disjoint,
     given_outputs,
+    listed,
 )
 from tensorad.codegen.runtime.background_compiler import Compiler
 from tensorad.codegen.runtime.c_entry import CEntry
@@ -33,9 +34,10 @@ from tensorad.codegen.runtime.record_results import RecordCalls
 from tensorad.codegen.runtime.record_values import RecordParameter, refuse_out
 from tensorad.codegen.runtime.written_out_calls import can_be_written_out, written_out
 from tensorad.codegen.threads.settings_version import current_version
-from tensorad.errors import BindError, BoundsError, InternalError, ShapeError, counted
+from tensorad.errors import BindError, BoundsError, InternalError, ShapeError
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.analysis.sizes import bytes_of, shape_values, size_value
+from tensorad.ir.arrays.arguments import by_position
 from tensorad.ir.expr import Expr, Size
 from tensorad.ir.records import is_record
 from tensorad.ir.reference.records import Makers, records
@@ -229,12 +231,16 @@ class CompiledFunction:
         outputs = ", ".join([t.name for t in self.outputs])
         return f"<CompiledFunction {self.name}({inputs}) -> {outputs}>"
 
-    def __call__(self, *arrays: object, out: object = None, **sizes: object) -> Any:
+    def __call__(self, /, *arrays: object, out: object = None, **sizes: object) -> Any:
         """Run on arrays.
 
         Args:
-            out: arrays to write to, one per output (for one output the bare array too).
-            sizes: symbolic sizes that no argument carries, and any others as a check.
+            arrays: one per input, of NumPy or of what offers its elements by DLPack, as NumPy asks
+                for them or by the buffer protocol; read where they lie, if the layout allows.
+            out: arrays to write to, one per output (for one output the bare array too), also of
+                other libraries that share their memory; they are returned.
+            sizes: symbolic sizes that no argument carries, and any others as a check; inputs by
+                name, `f(X=x)`. A size wins over an input of its name.
         Raises:
             BindError, ShapeError, DTypeError: the arguments do not fit; nothing was written.
             BoundsError: an index lies outside its tensor at these sizes or for this data.
@@ -309,8 +315,7 @@ class CompiledFunction:
         self, arrays: Sequence[object], out: object, given: Mapping[str, object]
     ) -> Any:
         """The same with arguments that need conversion, symbolic sizes or `out`."""
-        if len(arrays) != len(self._parameters):
-            raise self._wrong_count(len(arrays))
+        arrays, given = self._placed(arrays, given)
         then = current_version()
         accepted, shapes, layout = self._checked(arrays, given)
         has_room = self._has_room(layout, accepted, shapes, out)
@@ -329,7 +334,7 @@ class CompiledFunction:
             for target, source in zip(wanted, results, strict=True):
                 if target is not source:
                     np.copyto(target, source)
-            results = wanted
+            results = listed(out)
         return results[0] if self._single else results
 
     def _with_records(
@@ -341,9 +346,10 @@ class CompiledFunction:
         inputs = [p.fitted(a) for p, a in zip(self._parameters, arrays, strict=True)]
         targets = self._targets(out, shapes, inputs)
         found = self._records.run(layout, inputs, shapes, then, records)
-        for target, source in zip(targets or (), found, strict=False):
-            np.copyto(target, source)
-        found = targets or found
+        if targets is not None:
+            for target, source in zip(targets, found, strict=True):
+                np.copyto(target, source)
+            found = listed(out)
         return found[0] if self._single else found
 
     def with_values(self, arrays: Sequence[object], makers: Makers) -> list[Any]:
@@ -353,8 +359,7 @@ class CompiledFunction:
             BindError, ShapeError, DTypeError, BoundsError, LimitError: as for calls.
         """
         then = current_version()
-        if len(arrays) != len(self._parameters):
-            raise self._wrong_count(len(arrays))
+        arrays, _ = self._placed(arrays, {})
         known = self._known_call if self._roomy == then else None
         ready = None if known is None else self._records.ready(arrays)
         if known is None or ready is None:
@@ -396,13 +401,14 @@ class CompiledFunction:
         outputs = list(zip(self.outputs, shapes, strict=True))
         return check_memory(self.name, layout, inputs, outputs, out)
 
-    def _wrong_count(self, count: int) -> BindError:
-        names = ", ".join([p.name for p in self._parameters])
-        return BindError(
-            f"{self.name} takes {counted(len(self._parameters), 'array')}, got {count}.",
-            where=f"{self.name}({names})",
-            hint="pass one array per input, in the order given to build.",
-        )
+    def _placed(
+        self, arrays: Sequence[object], given: Mapping[str, object]
+    ) -> tuple[Sequence[object], Mapping[str, object]]:
+        """One argument per input, in their order, and what is given for sizes."""
+        if len(arrays) == len(self._parameters) and not given:
+            return arrays, given
+        names = [p.name for p in self._parameters]
+        return by_position(self.name, names, self.sizes, arrays, given)
 
     def _output_shape(self, t: Tensor, sizes: Mapping[Expr, int]) -> tuple[int, ...]:
         bytes_of(t, sizes)  # raises when it is too large

@@ -13,9 +13,9 @@ from tensorad.codegen.entry.checks_ir import ARRAY_DATA, READY
 from tensorad.codegen.runtime.arena import Array
 from tensorad.errors import BindError, DTypeError, ShapeError, UserError, counted
 from tensorad.ir.analysis.sizes import shape_values, size_value
+from tensorad.ir.arrays.exchange import Owner, as_array, as_target, is_foreign, refuse_items
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Expr, Size, int_const
-from tensorad.ir.node import Node
 from tensorad.ir.tensor import Tensor, dim_expr, format_shape
 from tensorad.ir.visit import postorder, substitute
 from tensorad.simplify.index.linear import linear_form
@@ -54,6 +54,10 @@ class Parameter:
         known = all(isinstance(n, int) for n in tensor.shape)
         self.shape = shape_values(tensor.shape, {}) if known else None
         """The shape when it is made of numbers alone."""
+
+    @property
+    def _owner(self) -> Owner:
+        return Owner(f"argument {self.name}", self.name, self.text)
 
     @property
     def text(self) -> str:
@@ -105,15 +109,16 @@ class Parameter:
             return array
         if isinstance(value, (bool, int, float, list, tuple)):
             return self._from_numbers(value)
-        if hasattr(value, "__array__") and not isinstance(value, (type, Node)):
-            return self._as_array(np.asarray(value))
+        if is_foreign(value):
+            return self._as_array(as_array(value, self._owner))
         raise self._not_an_array(value, f"pass a NumPy array, e.g. np.asarray(x, '{self.dtype}')")
 
     def _from_numbers(self, value: object) -> Array:
         """Python numbers are weak: they take the parameter's dtype unless they do not fit."""
         try:
             found = np.asarray(value)
-        except (ValueError, OverflowError) as error:
+        except (ValueError, OverflowError, TypeError, RuntimeError) as error:
+            refuse_items(value, self._owner)
             raise self._not_an_array(value, "nest lists to one rectangular shape") from error
         if found.size == 0:
             return found.astype(self.dtype)
@@ -290,6 +295,11 @@ def sizes_of(t: Tensor) -> list[Size]:
     return list(dict.fromkeys(found))
 
 
+def listed(out: object) -> list[Any]:
+    """What is given with `out=`, one by one."""
+    return list(out) if isinstance(out, (list, tuple)) else [out]
+
+
 def given_outputs(
     function: str,
     tensors: Sequence[Tensor],
@@ -306,9 +316,9 @@ def given_outputs(
         BindError, DTypeError, ShapeError: they are too few or too many, one does not fit, or shares
             memory with another one or with an input.
     """
-    given = [out] if len(tensors) == 1 and not isinstance(out, (list, tuple)) else out
-    if not isinstance(given, (list, tuple)) or len(given) != len(tensors):
-        got = f"{len(given)}" if isinstance(given, (list, tuple)) else type(out).__name__
+    given = listed(out)
+    if len(given) != len(tensors):
+        got = f"{len(given)}" if isinstance(out, (list, tuple)) else type(out).__name__
         raise BindError(
             f"out needs {counted(len(tensors), 'array')}, got {got}.",
             where=function,
@@ -329,9 +339,11 @@ def check_output(t: Tensor, number: int, array: object, shape: tuple[int, ...]) 
         ShapeError: its shape is another one.
     """
     where = f"output {t.name} : {t.dtype} {format_shape(t.shape)}"
-    if not isinstance(array, np.ndarray):
+    name = f"out[{number}]"
+    given, array = array, as_target(array, Owner(name, name, where))
+    if array is None:
         raise BindError(
-            f"out[{number}] must be a NumPy array, got {type(array).__name__}.",
+            f"out[{number}] must be a NumPy array, got {type(given).__name__}.",
             where=where,
             hint=f"pass np.empty({shape}, '{t.dtype}').",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -134,6 +134,18 @@ class Node(metaclass=NodeMeta):
         """NumPy's functions, and its operators with NumPy scalars and arrays on the left."""
         return apply_ufunc.call(ufunc, method, operands, keywords)
 
+    def __array_function__(
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: Sequence[Any],
+        keywords: Mapping[str, Any],
+    ) -> Any:
+        """NumPy's functions of whole arrays."""
+        if not all(issubclass(t, (Node, np.ndarray)) for t in types):
+            return NotImplemented
+        return apply_array_function.call(function, args, keywords)
+
     def __pos__(self) -> Self:
         return self
 
@@ -166,5 +178,8 @@ class Node(metaclass=NodeMeta):
 
 apply_ufunc: Final[Hook[[np.ufunc, str, Sequence[object], Mapping[str, object]], Any]] = Hook(
     "tensorad.ir.arrays.ufuncs"
+)
+apply_array_function: Final[Hook[[Callable[..., Any], Sequence[Any], Mapping[str, Any]], Any]] = (
+    Hook("tensorad.topi.as_numpy.dispatch")
 )
 reduced_node: Final[Hook[[Node], tuple[Any, ...]]] = Hook("tensorad.ir.text.pickling")

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tensorad.errors import DefinitionError
+from tensorad.ir.arrays.exchange import Owner, as_array, is_foreign
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 from tensorad.program.data.instances import Instance, rebuilt
@@ -22,6 +23,7 @@ class Handle:
     """A part of a tree that a trace knows as the object that it is, whatever it holds."""
 
 
+_OWN: Final = (Tensor, Expr, np.ndarray, Instance)
 _NUMBERS: Final = (bool, int, float, np.generic)
 _STATIC: Final = (str, bytes, Enum, np.dtype, Handle)
 
@@ -141,12 +143,14 @@ def flatten(tree: object, name: str = "") -> Flat:
     Args:
         tree: dicts (by sorted keys; ordered ones as they are), lists, tuples, named tuples,
             dataclasses, None and registered classes, of tensors, formulas, arrays and numbers.
+            Arrays of other libraries become NumPy's.
             Values of data types are leaves, or containers if they hold functions.
             Strings, callables, enums and dataclass fields with metadata {"static": True} belong
             to the structure.
         name: what paths begin with.
     Raises:
         DefinitionError: a part is of another class, or contains itself.
+        BindError, DTypeError: an array of another library does not give its elements.
     """
     leaves: list[Any] = []
     paths: list[str] = []
@@ -162,7 +166,7 @@ def flatten(tree: object, name: str = "") -> Flat:
             around.add(id(value))
             open_places.append(_Place(value, parts, path))
         elif is_leaf(value):
-            leaves.append(value)
+            leaves.append(_own(value, path))
             paths.append(path)
             made = LEAF
         elif isinstance(value, (Place, Places)):
@@ -193,11 +197,22 @@ def flatten(tree: object, name: str = "") -> Flat:
 
 def is_leaf(value: object) -> bool:
     """Whether it is a tensor, a formula, an array, a number or a value of a data type."""
-    if isinstance(value, (Tensor, Expr, np.ndarray, Instance)):
+    if isinstance(value, _OWN):
         return True
     if isinstance(value, _NUMBERS):  # NumPy's strings are strings
         return not isinstance(value, (Enum, str, bytes))
-    return hasattr(value, "__array__") and not isinstance(value, type)
+    return not isinstance(value, _STATIC) and is_foreign(value)
+
+
+def _own(value: Any, path: str) -> Any:
+    """A leaf, arrays of other libraries as NumPy's.
+
+    Raises:
+        BindError, DTypeError: there is no array of its elements.
+    """
+    if isinstance(value, (*_OWN, *_NUMBERS)):
+        return value
+    return as_array(value, Owner(path or "the value", path or "x"))
 
 
 class Fixed(NamedTuple):

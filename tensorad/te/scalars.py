@@ -8,7 +8,7 @@ from typing import Any, Protocol, overload
 from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.arrays.constants import with_constants
 from tensorad.ir.arrays.elementwise import elementwise, is_array_program, over_broadcast
-from tensorad.ir.arrays.ufuncs import own_name
+from tensorad.ir.arrays.ufuncs import COMPOSED, own_name
 from tensorad.ir.dtypes import BOOL, WEAK_INT
 from tensorad.ir.elementary.cost import OperationCost
 from tensorad.ir.elementary.table import Elementary, Partials, register
@@ -109,7 +109,7 @@ def elementary_function(row: Elementary) -> Any:
             raise DefinitionError(
                 f"the {field} of {what} must be a function ({', '.join(names)}) -> ...",
             )
-    if row.ufunc and own_name(row.ufunc) in (*FUNCTIONS, *OPERATIONS):
+    if row.ufunc and own_name(row.ufunc) in (*FUNCTIONS, *OPERATIONS, *COMPOSED):
         raise DefinitionError(
             f"np.{row.ufunc} is a function of formulas already.",
             hint=f"leave out ufunc={row.ufunc!r}, or give another one.",

@@ -9,13 +9,13 @@ import pytest
 from scipy import special  # type: ignore[import-untyped]
 
 import tensorad as ta
-from tensorad.ir.arrays.ufuncs import OTHER_NAMES, own_name
+from tensorad.errors import DefinitionError
+from tensorad.ir.arrays.ufuncs import COMPOSED, INSTEAD, OTHER_NAMES, own_name
 from tensorad.ir.expr import FUNCTIONS, OPERATIONS
 from tensorad.ir.tensor import Tensor
 
-_OWN = {*OTHER_NAMES, *OPERATIONS, *[f.ufunc or f.name for f in FUNCTIONS.values()]}
-NAMES = sorted(_OWN & {*dir(np)} - {"round"})
-"""`np.round` is none of them: it calls a method."""
+_OWN = {*OTHER_NAMES, *COMPOSED, *OPERATIONS, *[f.ufunc or f.name for f in FUNCTIONS.values()]}
+NAMES = sorted(n for n in _OWN if isinstance(getattr(np, n, None), np.ufunc))
 X = ta.placeholder((3,), "float64", name="X")
 A = ta.placeholder((3,), "float64", name="A")
 N = ta.placeholder((3,), "int64", name="N")
@@ -30,7 +30,7 @@ VALUES = {
 
 def operand(ufunc: np.ufunc) -> Tensor:
     """A tensor of the kind that a function is about."""
-    if "logical" in ufunc.__name__ or "bitwise" in ufunc.__name__ or ufunc is np.invert:
+    if "bitwise" in ufunc.__name__ or ufunc is np.invert:
         return B
     if ufunc is np.arccosh:
         return A
@@ -62,7 +62,59 @@ def check(made: Tensor, expected: np.ndarray) -> None:
 
 def test_all_that_numpy_has_is_there() -> None:
     without = {"rsqrt", "sigmoid", "erf", "erfc", "erfinv", "lgamma", "digamma", "trigamma"}
-    assert {own_name(n) for n in NAMES} == {*OPERATIONS, *FUNCTIONS} - without
+    composed = {*COMPOSED} - {"clip"}  # `np.clip` is no elementwise function
+    assert {own_name(n) for n in NAMES} == {*OPERATIONS, *FUNCTIONS} - without | composed
+
+
+SPECIAL = np.array([-np.inf, -2.5, -0.0, 0.0, 1.5, np.inf, np.nan])
+
+
+@pytest.mark.parametrize("name", ["isinf", "heaviside", "fmax", "fmin", "logical_xor", "fabs"])
+def test_composed_ones_at_infinities_and_where_there_is_no_number(name: str) -> None:
+    ufunc: Any = getattr(np, name)
+    t = ta.placeholder((7,), "float64", name="t")
+    u = ta.placeholder((7,), "float64", name="u")
+    given = {t: SPECIAL, u: SPECIAL[::-1]}
+    operands = [t, u][: ufunc.nin]
+    found = ta.evaluate(ufunc(*operands), {o: given[o] for o in operands})
+    np.testing.assert_array_equal(found, ufunc(*[given[o] for o in operands]))
+
+
+SMOOTH = [n for n in NAMES if n not in ("bitwise_xor", "bitwise_and", "bitwise_or", "invert")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMOOTH)
+def test_their_derivatives_are_those_of_their_values(name: str) -> None:
+    ufunc: Any = getattr(np, name)
+    t = operand(ufunc)
+    y = ta.compute((3,), lambda i: ufunc(*[t[i], t[2 - i] * 1.5][: ufunc.nin]), name="y")
+    if t.dtype.is_float and y.dtype.is_float:
+        assert ta.gradcheck(y, [t], arrays=VALUES)
+
+
+def others(ufunc: np.ufunc) -> bool:
+    """Whether a function of NumPy is none of formulas."""
+    known = {*_OWN, "matmul"}
+    return ufunc.__name__ not in known
+
+
+@pytest.mark.parametrize("name", sorted(n for n in dir(np) if isinstance(getattr(np, n), np.ufunc)))
+def test_all_others_are_refused_in_words(name: str) -> None:
+    ufunc: Any = getattr(np, name)
+    if not others(ufunc):
+        return
+    with pytest.raises(DefinitionError) as caught:
+        ufunc(*[X] * ufunc.nin)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == f"np.{ufunc.__name__} is no function of formulas."
+    assert lines[-1].startswith("  hint: write ")
+
+
+def test_what_to_write_instead_is_for_functions_that_there_are() -> None:
+    assert not {*INSTEAD} & _OWN
+    wanted = ta.compute((3,), lambda i: ta.sqrt(X[i] * X[i] + A[i] * A[i]))  # of np.hypot
+    check(wanted, np.hypot(VALUES[X], VALUES[A]))
 
 
 def test_those_of_scipy_are_there() -> None:

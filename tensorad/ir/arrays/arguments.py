@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from tensorad.errors import DefinitionError, ShapeError
+import numpy as np
+
+from tensorad.errors import BindError, DefinitionError, ShapeError, counted
 from tensorad.ir.nodes import LocalSize
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Tensor, dim_expr, format_shape
@@ -96,6 +98,82 @@ def check_sizes(given: object) -> Mapping[str, int]:
                 f"size {name} must be an integer >= 0, got {n!r}.", hint='write sizes={"n": 8}.'
             )
     return given
+
+
+def by_position(
+    function: str,
+    inputs: Sequence[str],
+    sizes: Collection[str],
+    arrays: Sequence[object],
+    given: Mapping[str, object],
+) -> tuple[list[object], dict[str, object]]:
+    """The arguments of a call in the order of its inputs, and what is given for sizes.
+
+    Args:
+        inputs: their names; `sizes`: those of symbolic sizes, which win where both are called so.
+        arrays: what is passed by position; `given`: by name.
+    Raises:
+        BindError: an input is missing, or given twice; a name is unknown, or that of a size whose
+            value is no number; there are too many arguments.
+    """
+    call = f"{function}({', '.join(inputs)})"
+    named = {n: v for n, v in given.items() if n not in sizes}
+    rest = inputs[len(arrays) :]
+    missing = [n for n in rest if n not in named]
+    if len(arrays) > len(inputs) or (missing and not any(n in inputs for n in given)):
+        raise BindError(
+            f"{function} takes {counted(len(inputs), 'array')}, got {len(arrays)}.",
+            where=call,
+            hint="pass one array per input, in the order given to build.",
+        )
+    for name in given:
+        if name in sizes and name in inputs:
+            _check_number(name, given[name], function, call)
+    for name in named:
+        _check_input(name, function, call, inputs, sizes, inputs[: len(arrays)])
+    if missing:
+        raise BindError(
+            f"{function} is called without its argument {missing[0]}.",
+            where=call,
+            hint=f"the keyword {missing[0]} is the symbolic size: pass the input by position."
+            if missing[0] in given
+            else f"pass it by position, or by name: {missing[0]}=array.",
+        )
+    return [*arrays, *[named[n] for n in rest]], {n: v for n, v in given.items() if n in sizes}
+
+
+def _check_number(name: str, value: object, function: str, call: str) -> None:
+    """A size that has the name of an input is given a number."""
+    if not isinstance(value, (int, np.integer)):
+        raise BindError(
+            f"{name} is an input of {function} and a symbolic size, and the keyword is the size.",
+            where=call,
+            hint="pass the input by position.",
+        )
+
+
+def _check_input(
+    name: str,
+    function: str,
+    call: str,
+    inputs: Sequence[str],
+    sizes: Iterable[str],
+    placed: Sequence[str],
+) -> None:
+    """What is no size is an input that is not passed by position."""
+    if name not in inputs:
+        raise BindError(
+            f"unknown keyword argument {name!r}.",
+            where=call,
+            hint=f"keywords are `out`, the inputs ({', '.join(inputs) or 'none'}) and the "
+            f"symbolic sizes ({', '.join(sizes) or 'none'}).",
+        )
+    if name in placed:
+        raise BindError(
+            f"argument {name} of {function} is given by position and by name.",
+            where=call,
+            hint="pass it once.",
+        )
 
 
 def _kind(given: object) -> str:

@@ -151,7 +151,7 @@ def elementwise(op: str, *operands: object) -> Tensor:
             first = next(o for o in scalars if isinstance(o, Expr))
             return call(op, *[as_expr(o, first.dtype) for o in scalars])  # type: ignore[return-value]  # a scalar formula
     like = next(o.dtype for o in operands if isinstance(o, Tensor))
-    operands = tuple([o if isinstance(o, Tensor) else _number(op, o, like) for o in operands])
+    operands = tuple([o if isinstance(o, Tensor) else as_number(op, o, like) for o in operands])
     return over_broadcast(op, operands, lambda at: call(op, *at))
 
 
@@ -174,7 +174,12 @@ def over_broadcast(
     return outputs(Compute(name, axes, (settled(body(at)),)))[0]
 
 
-def _number(op: str, o: object, like: DType) -> Expr:
+def as_number(op: str, o: object, like: DType) -> Expr:
+    """A number, or an expression of sizes, beside tensors.
+
+    Raises:
+        DefinitionError: an expression of an index.
+    """
     if isinstance(o, Expr) and occurs(AXIS, o):
         raise DefinitionError(
             f"{op}: a whole tensor cannot be combined with an expression of one index.",

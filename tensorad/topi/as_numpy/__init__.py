@@ -1,0 +1,1 @@
+"""NumPy's functions of whole arrays, `np.sum(X)`, by the operators."""
