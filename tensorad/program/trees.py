@@ -212,7 +212,8 @@ def _own(value: Any, path: str) -> Any:
     """
     if isinstance(value, (*_OWN, *_NUMBERS)):
         return value
-    return as_array(value, Owner(path or "the value", path or "x"))
+    kind = f"{type(value).__module__.partition('.')[0]}.{type(value).__name__}"
+    return as_array(value, Owner(path or "the value", path or "x", kind))
 
 
 class Fixed(NamedTuple):

@@ -110,7 +110,7 @@ def a_sum_by_numpy() -> None:
     DefinitionError,
     "np.hypot is no function of formulas.",
     "  in: V[0]",
-    "  hint: write it with the functions of tensorad, e.g. ta.exp, ta.select.",
+    "  hint: write ta.sqrt(a * a + b * b).",
 )
 def a_function_of_numpy_alone() -> None:
     np.hypot(V[0], 1.0)

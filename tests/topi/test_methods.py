@@ -76,7 +76,7 @@ def test_shapes_are_known_without_values() -> None:
 def test_results_are_not_written_into_arrays() -> None:
     x = ta.placeholder((3,), name="x")
     with pytest.raises(DefinitionError) as caught:
-        np.sum(x, out=np.zeros(()))
+        x.sum(out=np.zeros(()))
     assert str(caught.value) == (
         "sum: a tensor has no out: x is a formula, not an array.\n"
         "  hint: use what is returned: y = x.sum(...)."

@@ -57,8 +57,9 @@ _OF_TORCH: Final = "make an operator of PyTorch, tensorad.interop.torch.op(outpu
 
 def _stands_for_others(t: Any) -> bool:
     """Whether operations on a tensor of PyTorch are something else than work on its memory."""
-    base = next(c for c in type(t).__mro__ if _is_called(c, "torch", "Tensor"))
-    return type(t).__torch_dispatch__ is not base.__torch_dispatch__
+    base: Any = next(c for c in type(t).__mro__ if _is_called(c, "torch", "Tensor"))
+    own: Any = type(t)
+    return own.__torch_dispatch__ is not base.__torch_dispatch__
 
 
 def _has_tangent(t: Any) -> bool:

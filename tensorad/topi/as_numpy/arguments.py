@@ -20,8 +20,8 @@ Axes = Any
 
 
 def as_array(x: Given) -> Any:
-    """Lists of numbers as arrays; tensors, expressions and arrays as they are."""
-    return x if isinstance(x, (Node, np.ndarray)) else np.asarray(x)
+    """Lists of numbers as arrays; tensors, expressions, numbers and arrays as they are."""
+    return np.asarray(x) if isinstance(x, (list, tuple)) else x
 
 
 def as_tensor(function: str, x: Given, argument: str = "a") -> Tensor:
@@ -31,7 +31,7 @@ def as_tensor(function: str, x: Given, argument: str = "a") -> Tensor:
         DefinitionError: it is none, nor an array.
         DTypeError: there are no tensors of its dtype.
     """
-    array = as_array(x)
+    array = x if isinstance(x, (Node, np.ndarray)) else np.asarray(x)
     if isinstance(array, np.ndarray) and not array.ndim:
         made: Tensor = te.compute((), lambda: te.const(array[()]), name="const")
         return made

@@ -9,7 +9,6 @@ import numpy as np
 
 from tensorad import te
 from tensorad.errors import DefinitionError
-from tensorad.ir.arrays.elementwise import elementwise
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
@@ -30,8 +29,8 @@ def _clip(a: Given, a_min: Any = None, a_max: Any = None, out: None = None) -> A
     if _is_number(a_min) and _is_number(a_max) and isinstance(a, Tensor):
         return math.clip(a, a_min, a_max)
     if a_min is not None:
-        a = elementwise("maximum", as_array(a_min), a)
-    return a if a_max is None else elementwise("minimum", as_array(a_max), a)
+        a = te.maximum(as_array(a_min), a)
+    return a if a_max is None else te.minimum(as_array(a_max), a)
 
 
 def _is_number(value: object) -> bool:
@@ -55,23 +54,27 @@ def _take(a: Given, indices: Given, axis: Any = None, out: None = None, mode: st
         )
     x = as_tensor("take", a)
     x, along = (flat(x), 0) if axis is None else (x, normalize_axis("take", axis, x.ndim))
-    places = _counted_from_the_end(as_array(indices), x.shape[along])
+    places = _from_the_end(indices, x.shape[along])
     if isinstance(places, np.ndarray) and not places.ndim:
-        return transform.squeeze(transform.take(x, places[None], along), along)
+        one: Given = places[None]
+        return transform.squeeze(transform.take(x, one, along), along)
     return transform.take(x, places, along)
 
 
-def _counted_from_the_end(indices: Any, extent: Any) -> Any:
-    """Known indices below 0 count from the end."""
-    if isinstance(indices, np.ndarray) and indices.dtype.kind == "i" and isinstance(extent, int):
-        return np.where((indices < 0) & (indices >= -extent), indices + extent, indices)
-    return indices
+def _from_the_end(indices: Given, extent: Any) -> Any:
+    """Indices that are known, as an array; those below 0 count from the end."""
+    if isinstance(indices, Tensor):
+        return indices
+    known = np.asarray(indices)
+    if known.dtype.kind == "i" and isinstance(extent, int):
+        return np.where((known < 0) & (known >= -extent), known + extent, known)
+    return known
 
 
 def _take_along_axis(arr: Given, indices: Given, axis: Any = -1) -> Tensor:
     x = as_tensor("take_along_axis", arr, "arr")
     x, along = (flat(x), 0) if axis is None else (x, normalize_axis("gather", axis, x.ndim))
-    places = _counted_from_the_end(as_array(indices), x.shape[along])
+    places = _from_the_end(indices, x.shape[along])
     return indexing.gather(x, places, along)
 
 
