@@ -1,4 +1,4 @@
-"""Calls take arrays of other libraries by what they offer, and inputs by name."""
+"""Calls take arrays of other libraries by what they offer."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ f: Final = ta.build(ta.compute((2, 3), lambda i, j: X[i, j] * 2.0 + W[j], name="
 n: Final = ta.size("n")
 P: Final = ta.placeholder((n,), "float64", name="P")
 g: Final = ta.build(ta.compute((n,), lambda i: P[i] + n, name="Q"), [P])
-M: Final = ta.placeholder((n, 2), "float64", name="n")
-h: Final = ta.build(ta.compute((n, 2), lambda i, j: M[i, j] * 3.0, name="R"), [M])
-
 x: Final = np.arange(6.0).reshape(2, 3)
 w: Final = np.array([1.0, -1.0, 0.5])
 WANTED: Final = x * 2.0 + w
@@ -157,24 +154,6 @@ def test_functions_of_trees_take_them() -> None:
     assert kinds(1.5, b"two") == 3.0  # bytes are static, as strings are
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_inputs_by_name(native: bool) -> None:
-    with ta.config.override(native_calls=native):
-        y = ta.compute((2, 3), lambda i, j: X[i, j] * 2.0 + W[j], name="Y")
-        own = ta.build(y, [X, W])
-    out = np.empty((2, 3))
-    for found in (own(X=x, W=w), own(W=w, X=x), own(x, W=w), own(x, w), own(W=w, X=x, out=out)):
-        np.testing.assert_array_equal(found, WANTED)
-    np.testing.assert_array_equal(out, WANTED)
-
-
-def test_a_size_wins_over_an_input_of_its_name() -> None:
-    np.testing.assert_array_equal(h(np.ones((4, 2)), n=4), np.full((4, 2), 3.0))
-    np.testing.assert_array_equal(g(P=np.ones(2), n=2), [3.0, 3.0])
-    s = ta.placeholder((2,), "float64", name="self")
-    np.testing.assert_array_equal(ta.build(s * 2.0, [s])(self=np.ones(2)), [2.0, 2.0])
-
-
 def test_what_is_no_array_of_others() -> None:
     for value in (np.ndarray, X, X[0, 0], x, np.float64(1), "text", 1.5, None, [1.0], lambda: 0):
         assert not is_foreign(value)
@@ -186,7 +165,6 @@ REFUSED: Final = Refusals()
 refused = REFUSED.refused
 INPUT: Final = "  in: X : float64 (2, 3)"
 OUTPUT: Final = "  in: output Y : float64 (2, 3)"
-CALL: Final = "  in: Y(X, W)"
 
 
 @refused(
@@ -382,66 +360,6 @@ def one_that_fails_in_a_list() -> None:
 )
 def one_that_fails_in_a_tree() -> None:
     ta.function(lambda tree: tree["w"])({"w": Broken()})
-
-
-@refused(
-    BindError,
-    "Y is called without its argument W.",
-    CALL,
-    "  hint: pass it by position, or by name: W=array.",
-)
-def one_is_missing() -> None:
-    f(X=x)
-
-
-@refused(
-    BindError,
-    "unknown keyword argument 'V'.",
-    CALL,
-    "  hint: keywords are `out`, the inputs (X, W) and the symbolic sizes (none).",
-)
-def an_unknown_name() -> None:
-    f(x, W=w, V=w)
-
-
-@refused(
-    BindError,
-    "argument X of Y is given by position and by name.",
-    CALL,
-    "  hint: pass it once.",
-)
-def given_twice() -> None:
-    f(x, w, X=x)
-
-
-@refused(
-    BindError,
-    "Y takes 2 arrays, got 3.",
-    CALL,
-    "  hint: pass one array per input, in the order given to build.",
-)
-def too_many() -> None:
-    f(x, w, w, X=x)
-
-
-@refused(
-    BindError,
-    "n is an input of R and a symbolic size, and the keyword is the size.",
-    "  in: R(n)",
-    "  hint: pass the input by position.",
-)
-def the_name_of_a_size() -> None:
-    h(n=np.ones((4, 2)))
-
-
-@refused(
-    BindError,
-    "R is called without its argument n.",
-    "  in: R(n)",
-    "  hint: the keyword n is the symbolic size: pass the input by position.",
-)
-def a_size_in_place_of_an_input() -> None:
-    h(n=4)
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda c: c.attempt.__name__)
