@@ -273,7 +273,7 @@ def a_tangent_for_a_carry() -> None:
 )
 def a_dual_for_numpy() -> None:
     with ta.dual_level():
-        np.concatenate([ta.make_dual(V, V), V])
+        np.sort(ta.make_dual(V, V))
 
 
 @CASES.refused(

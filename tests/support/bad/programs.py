@@ -72,7 +72,7 @@ def a_format() -> None:
     "one is a tensor, too: ta.const(array). For its elements, evaluate it.",
 )
 def numpy_function() -> None:
-    run(lambda x: np.concatenate([x, x]), V)
+    run(lambda x: np.asarray(x), V)
 
 
 @CASES.refused(
