@@ -78,7 +78,7 @@ def jacobian_by_rows(y: Tensor, x: Tensor, mode: str | None, override: Override 
 
 def _has_fewer(a: Shape, b: Shape) -> bool:
     known = all(isinstance(n, int) for n in (*a, *b))
-    return known and prod(map(int, a)) < prod(map(int, b))  # type: ignore[arg-type]  # both known
+    return known and prod(map(int, a)) < prod(map(int, b))
 
 
 def _for_all(t: Tensor, derived: Callable[[Tensor], Tensor]) -> Tensor:
@@ -87,7 +87,7 @@ def _for_all(t: Tensor, derived: Callable[[Tensor], Tensor]) -> Tensor:
     one = derived(direction)
     total = int_const(1)
     for n in t.shape:
-        total = total * dim_expr(n)
+        total: Expr = total * dim_expr(n)
     axes = compute_axes((dim_of(total), *t.shape))
     unit = select(axes[0] == _place(t.shape, axes[1:]), const(1, t.dtype), const(0, t.dtype))
     rows = outputs(Compute(direction.name, axes, (unit,)))[0]
