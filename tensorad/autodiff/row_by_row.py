@@ -85,9 +85,9 @@ def _for_all(t: Tensor, derived: Callable[[Tensor], Tensor]) -> Tensor:
     """What is derived of a direction like a tensor, for each of its elements: their axes first."""
     direction = outputs(Placeholder(f"d{t.name}", t.shape, t.dtype))[0]
     one = derived(direction)
-    total = int_const(1)
+    total: Expr = int_const(1)
     for n in t.shape:
-        total: Expr = total * dim_expr(n)
+        total = total * dim_expr(n)
     axes = compute_axes((dim_of(total), *t.shape))
     unit = select(axes[0] == _place(t.shape, axes[1:]), const(1, t.dtype), const(0, t.dtype))
     rows = outputs(Compute(direction.name, axes, (unit,)))[0]
