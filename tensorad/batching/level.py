@@ -9,10 +9,10 @@ from typing import Any
 from tensorad.batching.dependence import Moving
 from tensorad.ir.analysis.blocks import op_sizes
 from tensorad.ir.arrays.elementwise import compute_axes, formula
-from tensorad.ir.expr import Axis, Expr, Read, Size, axis, const, read, select
+from tensorad.ir.expr import Axis, Expr, Read, Reduce, Size, axis, const, read, select
 from tensorad.ir.order import sizes_in
-from tensorad.ir.tensor import Block, Control, Dim, Op, Shape, Tensor, dim_expr, dim_of
-from tensorad.ir.visit import op_inputs, rewrite_all, substitute
+from tensorad.ir.tensor import Block, Compute, Control, Dim, Op, Shape, Tensor, dim_expr, dim_of
+from tensorad.ir.visit import op_inputs, postorder, rewrite_all, substitute
 
 Run = Callable[["Level", Sequence[Tensor]], None]
 
@@ -77,7 +77,7 @@ class Level:
             return found
         own = self.plain.get(t, t)
         axes = compute_axes((self.rows, *own.shape))
-        body: Expr = read(own, axes[1:])
+        body = _element(own, axes[1:])
         if self.told is not None:  # comes after what tells how many rows there are
             body = select(axes[0] < read(self.told, ()), body, const(0, t.dtype))
         return formula(t.name, axes, body)
@@ -134,3 +134,13 @@ class Level:
     def moving(self) -> Moving:
         """What differs from row to row."""
         return Moving(dict.fromkeys(self.image), dict.fromkeys(self.each), self.differing)
+
+
+def _element(t: Tensor, indices: Sequence[Axis]) -> Expr:
+    """An element of a tensor: of one that reads nothing its formula, so that a number which fills
+    it is not stored before it is stored for each row."""
+    if isinstance(t.op, Compute):
+        body = t.op.bodies[t.index]
+        if not any(isinstance(e, (Read, Reduce)) for e in postorder(body)):
+            return substitute(body, dict(zip(t.op.axes, indices, strict=True)))
+    return read(t, indices)
