@@ -9,10 +9,10 @@ from typing import Any
 from tensorad.batching.dependence import Moving
 from tensorad.ir.analysis.blocks import op_sizes
 from tensorad.ir.arrays.elementwise import compute_axes, formula
-from tensorad.ir.expr import Axis, Expr, Read, Reduce, Size, axis, const, read, select
+from tensorad.ir.expr import Axis, Const, Expr, Read, Size, axis, const, read, select
 from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Block, Compute, Control, Dim, Op, Shape, Tensor, dim_expr, dim_of
-from tensorad.ir.visit import op_inputs, postorder, rewrite_all, substitute
+from tensorad.ir.visit import op_inputs, rewrite_all, substitute
 
 Run = Callable[["Level", Sequence[Tensor]], None]
 
@@ -137,10 +137,7 @@ class Level:
 
 
 def _element(t: Tensor, indices: Sequence[Axis]) -> Expr:
-    """An element of a tensor: of one that reads nothing its formula, so that a number which fills
-    it is not stored before it is stored for each row."""
-    if isinstance(t.op, Compute):
-        body = t.op.bodies[t.index]
-        if not any(isinstance(e, (Read, Reduce)) for e in postorder(body)):
-            return substitute(body, dict(zip(t.op.axes, indices, strict=True)))
-    return read(t, indices)
+    """An element of a tensor; of one that a number fills this number, so that it is not stored
+    once before it is stored for each row."""
+    body = t.op.bodies[t.index] if isinstance(t.op, Compute) else None
+    return body if isinstance(body, Const) else read(t, indices)
