@@ -136,7 +136,7 @@ class Level:
         return Moving(dict.fromkeys(self.image), dict.fromkeys(self.each), self.differing)
 
 
-def _element(t: Tensor, indices: Sequence[Axis]) -> Expr:
+def _element(t: Tensor, indices: tuple[Axis, ...]) -> Expr:
     """An element of a tensor; of one that a number fills this number, so that it is not stored
     once before it is stored for each row."""
     body = t.op.bodies[t.index] if isinstance(t.op, Compute) else None
