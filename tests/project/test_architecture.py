@@ -266,8 +266,8 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "__main__.py": {"peers", "measure", "race", "commands", "guard.py"},
     },
     "tensorad/interop": {
-        **dict.fromkeys((".", *_INTEROP), set()),
-        **{"kept.py": _INTEROP, "operators.py": {*_INTEROP, "kept.py"}},
+        **dict.fromkeys(_INTEROP, set()),
+        **{".": _INTEROP, "kept.py": _INTEROP, "operators.py": {*_INTEROP, "kept.py"}},
         **dict.fromkeys(("jax.py", "torch"), {*_INTEROP, "operators.py"}),
     },
 }
