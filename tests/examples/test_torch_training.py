@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-from examples import torch_training  # noqa: E402
+from examples import torch_training
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 97.0

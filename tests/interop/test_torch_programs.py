@@ -64,7 +64,7 @@ def _grown() -> Program:
 def _recursion() -> Program:
     """A function that calls itself as often as data say."""
 
-    @ta.function(returns="float64")
+    @ta.function(returns=0.0)
     def power(x: Any, n: Any) -> Any:
         return ta.cond(n < 1.0, lambda: x * 0.0 + 1.0, lambda: ta.sin(x) * power(x, n - 1.0))
 
