@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -73,7 +73,7 @@ def test_what_is_no_array_of_the_cpu(kind: str) -> None:
     f, _, w = _dense()
     given, words = _kinds()[kind]
     for second in (w, w.requires_grad_()):
-        found = _text(BindError, lambda second=second: f(given, second))
+        found = _text(BindError, partial(f, given, second))
         assert found == f"argument X of test_arguments_dense is {words}"
 
 
@@ -110,7 +110,7 @@ def test_another_number_of_arguments_or_other_things() -> None:
         f"test_arguments_dense takes 2 tensors, got 3.{count}"
     )
     for thing, kind in ((x.numpy(), "ndarray"), (None, "NoneType"), (1.0, "float")):
-        assert _text(BindError, lambda thing=thing: f(thing, w)) == (
+        assert _text(BindError, partial(f, thing, w)) == (
             f"argument X of test_arguments_dense must be a torch.Tensor, got {kind}."
             f"{_CALL}pass torch.as_tensor(X)."
         )
@@ -162,9 +162,10 @@ def test_an_index_from_data_out_of_range() -> None:
 def test_names_of_operators() -> None:
     f = _made("dense")
     case = CASES["dense"]()
+    wrong: Any = "all"
     hint = '  hint: write a name such as "min_plus".'
     for name in ("a b", "class", "", "1x"):
-        assert _text(DefinitionError, lambda name=name: op(case.outputs, case.inputs, name)) == (
+        assert _text(DefinitionError, partial(op, case.outputs, case.inputs, name)) == (
             f"the name of an operator must be an identifier, got {name!r}.\n{hint}"
         )
     other = CASES["several"]()
@@ -179,7 +180,7 @@ def test_names_of_operators() -> None:
     assert op(case.outputs, case.inputs, f.__name__) is f, "the same program again"
     with pytest.raises(DefinitionError, match="registered already"):
         op(case.outputs, case.inputs, f.__name__, save="nothing")
-    assert _text(DefinitionError, lambda: op(case.outputs, case.inputs, "x", save="all")) == (
+    assert _text(DefinitionError, partial(op, case.outputs, case.inputs, "x", save=wrong)) == (
         'save must be "auto" or "nothing", got \'all\'.\n  in: operator x\n'
         '  hint: "nothing" computes all values again that a backward reads.'
     )

@@ -266,9 +266,9 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "__main__.py": {"peers", "measure", "race", "commands", "guard.py"},
     },
     "tensorad/interop": {
-        **dict.fromkeys(_INTEROP, set()),
-        **{".": _INTEROP, "kept.py": _INTEROP, "operators.py": {*_INTEROP, "kept.py"}},
-        **dict.fromkeys(("jax.py", "torch"), {*_INTEROP, "operators.py"}),
+        **{row: set[str]() for row in _INTEROP},
+        **{".": _INTEROP, "kept.py": _INTEROP, "operators.py": {*_INTEROP, "kept.py"}},  # noqa: PIE800
+        **{row: {*_INTEROP, "operators.py"} for row in ("jax.py", "torch")},
     },
 }
 """By folder, bottom to top: what each folder or file in it may import; "." is its other files."""

@@ -108,6 +108,10 @@ class TorchOperator:
         own = self.operator
         return op_again, (list(own.outputs), list(own.inputs), own.name, self.save)
 
+    def __call__(self, *tensors: Any) -> Any:
+        """The results; each operator has a shorter text of its own for this."""
+        return self.in_general(tensors)
+
     def in_general(self, tensors: Sequence[Any]) -> Any:
         """The results for any tensors, in any state of PyTorch."""
         given = [t for t in tensors if t is not MISSING]
@@ -144,7 +148,8 @@ class TorchOperator:
             wanted = [n for n in self.operator.differentiable_inputs if needs[n]]
             own = self.keeping(wanted)
             # apply of the class itself binds names of arguments at each call
-            apply = super(torch.autograd.Function, plain_function_of(own, wanted)).apply
+            above: Any = super(torch.autograd.Function, plain_function_of(own, wanted))
+            apply = above.apply
             is_whole = len(own.operator.outputs) == len(self.operator.outputs)
             found = apply if is_whole else lambda *t: self._handed_out(apply(*t))
             self.ways[needs] = found
@@ -201,7 +206,7 @@ class TorchOperator:
 
 def _made(operator: Operator, save: Save, used: tuple[int, ...] | None = None) -> TorchOperator:
     """An operator of a type of its own, whose calls are written out for it."""
-    kind = type("TorchOperator", (TorchOperator,), {"__doc__": TorchOperator.__doc__})
+    kind: Any = type("TorchOperator", (TorchOperator,), {"__doc__": TorchOperator.__doc__})
     own: TorchOperator = kind(operator, save, used)
     own.compute_dense, kind.__call__ = written_out(own.kernel, own.ways)
     own.registered = register(own)
