@@ -87,8 +87,9 @@ def test_other_dtypes(dtype: str) -> None:
     )
     assert _text(DTypeError, lambda: f(given, w)) == words
     assert _text(DTypeError, lambda: f(given, w.requires_grad_())) == words
-    with torch._subclasses.fake_tensor.FakeTensorMode() as mode:
-        fakes = [mode.from_tensor(t) for t in (given, w.detach())]
+    mode = torch._subclasses.fake_tensor.FakeTensorMode()
+    fakes = [mode.from_tensor(t) for t in (given, w.detach())]
+    with mode:
         assert _text(DTypeError, lambda: f(*fakes)) == words
 
 
