@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
+from keyword import iskeyword
 from typing import Any, NamedTuple
 
 from tensorad.autodiff import jvp, vjp
@@ -12,6 +13,8 @@ from tensorad.building import build
 from tensorad.codegen.runtime.c_entry import CEntry
 from tensorad.compiled import CompiledFunction
 from tensorad.errors import DefinitionError, DTypeError
+from tensorad.interop.kept import with_values, worth_keeping
+from tensorad.interop.same import same_program
 from tensorad.interop.shapes import Extents, output_shapes, sizes_told, symbols_of
 from tensorad.ir.expr import size_var
 from tensorad.ir.records import is_record
@@ -39,6 +42,18 @@ class Derived(NamedTuple):
     moves: tuple[bool, ...] = ()
 
 
+class Keeping(NamedTuple):
+    """What a backward reads of the values of its forward.
+
+    Attributes:
+        operator: the operator itself, or one with further outputs behind its own.
+        used: which of the outputs are read, by position.
+    """
+
+    operator: Operator
+    used: tuple[int, ...]
+
+
 class Operator:
     """Outputs as a function of inputs.
 
@@ -55,7 +70,7 @@ class Operator:
                 placeholder, is given twice, or is missing.
             DTypeError: an input or output is a value of a data type.
         """
-        if not isinstance(name, str) or not name.isidentifier():
+        if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
             raise DefinitionError(
                 f"the name of an operator must be an identifier, got {name!r}.",
                 hint='write a name such as "min_plus".',
@@ -65,6 +80,7 @@ class Operator:
         self.inputs = _tensors(inputs, name, "inputs")
         _check_inputs(self)
         self._derived: dict[object, Derived] = {}
+        self._keeping: dict[tuple[int, ...], Keeping] = {}
         self._along: tuple[Operator, dict[Tensor, Tensor]] | None = None
         self._built: CompiledFunction | None = None
         self._entries: dict[tuple[Extents, ...], CEntry] = {}
@@ -88,11 +104,51 @@ class Operator:
 
         def made() -> Derived:
             heads = _moves_of([self.outputs[n] for n in given], self.inputs)
-            results = self._adjoints(wanted, given, heads)
+            results = self.adjoints(wanted, given, heads)
             name = f"{self.name}_vjp_{_bits(wanted, self.inputs)}_{_bits(given, self.outputs)}"
             return _of_those_read(results, [*self.inputs, *heads], name)
 
         return self._once(("vjp", tuple(wanted), tuple(given)), made)
+
+    def pullback_from(
+        self, wanted: Sequence[int], given: Sequence[int], used: Sequence[int]
+    ) -> Derived:
+        """The same, by values of the outputs `used` too, where the adjoints have these in them.
+
+        What it takes is counted over inputs, outputs, cotangents.
+        """
+
+        def made() -> Derived:
+            heads = _moves_of([self.outputs[n] for n in given], self.inputs)
+            results = self.adjoints(wanted, given, heads)
+            stand = _values_of(self.outputs, (*self.inputs, *heads))
+            results = with_values(results, {self.outputs[n]: stand[n] for n in used})
+            bits = [(wanted, self.inputs), (given, self.outputs), (used, self.outputs)]
+            name = "_".join([self.name, "of", *[_bits(chosen, among) for chosen, among in bits]])
+            return _of_those_read(results, [*self.inputs, *stand, *heads], name)
+
+        return self._once(("vjp", tuple(wanted), tuple(given), tuple(used)), made)
+
+    def keeping(self, wanted: Sequence[int]) -> Keeping:
+        """What to keep of the values that are computed, for the adjoints of the inputs `wanted`."""
+        with _guard.lock:
+            key = tuple(wanted)
+            if key not in self._keeping:
+                self._keeping[key] = self._kept(key)
+            return self._keeping[key]
+
+    def _kept(self, wanted: tuple[int, ...]) -> Keeping:
+        given = self.differentiable_outputs
+        heads = _moves_of([self.outputs[n] for n in given], self.inputs)
+        results = self.adjoints(wanted, given, heads)
+        kept = worth_keeping(self.outputs, self.inputs, results, heads)
+        own = dict.fromkeys(self.outputs)
+        others = [t for t in kept if t not in own]
+        if not others:
+            return Keeping(self, tuple([n for n, t in enumerate(self.outputs) if t in kept]))
+        name = f"{self.name}_kept_{_bits(wanted, self.inputs)}"
+        larger = Operator([*self.outputs, *others], self.inputs, name)
+        return Keeping(larger, tuple([n for n, t in enumerate(larger.outputs) if t in kept]))
 
     def pushforward(self, moving: Sequence[int]) -> Derived:
         """Tangents of the float outputs, by tangents of the inputs `moving`."""
@@ -108,7 +164,7 @@ class Operator:
 
         return self._once(("jvp", tuple(moving)), made)
 
-    def _adjoints(
+    def adjoints(
         self, wanted: Sequence[int], given: Sequence[int], heads: Sequence[Tensor]
     ) -> list[Tensor]:
         """Adjoints of inputs; of tangents those of what moves along them, a shorter formula."""
@@ -144,6 +200,11 @@ class Operator:
             if key not in self._derived:
                 self._derived[key] = made()
             return self._derived[key]
+
+    def computes(self, other: Operator) -> bool:
+        """Whether another one is the same: outputs of inputs, with their names."""
+        own, others = [(*o.outputs, *o.inputs) for o in (self, other)]
+        return len(self.outputs) == len(other.outputs) and same_program(own, others)
 
     def output_shapes(self, shapes: Sequence[Sequence[Any]]) -> list[Extents]:
         """The shapes of the outputs, by those of the inputs; see `output_shapes`."""
@@ -220,10 +281,17 @@ def _numbered(name: str) -> Iterator[str]:
 
 def _moves_of(tensors: Sequence[Tensor], beside: Sequence[Tensor]) -> list[Tensor]:
     """Cotangents or tangents, called otherwise than each other and than the inputs beside them."""
+    return _values_of(tensors, beside, "d_")
+
+
+def _values_of(
+    tensors: Sequence[Tensor], beside: Sequence[Tensor], before: str = ""
+) -> list[Tensor]:
+    """Placeholders like tensors, called otherwise than each other and than those beside them."""
     known = {t.name for t in beside}
     made = []
     for t in tensors:
-        name = next(n for n in _numbered(f"d_{t.name}") if n not in known)
+        name = next(n for n in _numbered(f"{before}{t.name}") if n not in known)
         known.add(name)
         made.append(_like(t, name))
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import count
@@ -13,13 +14,7 @@ import tensorad as ta
 from tests.interop.operators import CASES, Case
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
-from tensorad.errors import (  # noqa: E402
-    BindError,
-    BoundsError,
-    DefinitionError,
-    DTypeError,
-    ShapeError,
-)
+from tensorad.errors import DefinitionError  # noqa: E402
 from tensorad.interop.torch import TorchOperator, op  # noqa: E402
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -138,46 +133,43 @@ def test_exported_with_a_dynamic_size() -> None:
     torch.testing.assert_close(program.module()(x), layer(x))
 
 
-def test_the_way_that_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    f, case = _made("dense")
-    taken: list[str] = []
-    function, kernel, registered = f._function, f._kernel, f.registered
+def _ways(run: Callable[[], Any]) -> set[str]:
+    """Names of functions of the package, and of text that it made, which were called."""
+    names: set[str] = set()
 
-    class Function:
-        @staticmethod
-        def apply(*tensors: Any) -> Any:
-            taken.append("function")
-            return function.apply(*tensors)
+    def look(frame: Any, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and ("interop/torch" in code.co_filename or code.co_filename[0] == "<"):
+            names.add(code.co_qualname.rsplit(".", 1)[-1])
 
-    def ran(tensors: Any) -> Any:
-        taken.append("kernel")
-        return kernel(tensors)
-
-    def called(*tensors: Any) -> Any:
-        taken.append("registered")
-        return registered(*tensors)
-
-    ran.check_tensors = kernel.check_tensors  # type: ignore[attr-defined]
-    monkeypatch.setattr(f, "_function", Function)
-    monkeypatch.setattr(f, "_kernel", ran)
-    monkeypatch.setattr(f, "registered", called)
-    x, w = _arguments(case)
-
-    def way(run: Callable[[], Any]) -> list[str]:
-        taken.clear()
+    sys.setprofile(look)
+    try:
         run()
-        return list(taken)
+    finally:
+        sys.setprofile(None)
+    return names & {"call", "in_general", "forward", "differentiated", "fake"}
 
+
+def test_the_way_that_was_taken() -> None:
+    f, case = _made("dense")
+    x, w = _arguments(case)
+    f(x, w)
     with torch.no_grad():
-        assert way(lambda: f(x, w)) == ["kernel"]
-    assert way(lambda: f(x.detach(), w.detach())) == ["kernel"]
-    assert way(lambda: f(x, w)) == ["function", "kernel"]
-    assert way(lambda: torch.func.grad(lambda a: f(a, w.detach()).sum())(x.detach()))[0] == (
-        "registered"
+        assert _ways(lambda: f(x, w)) == {"call"}
+    assert _ways(lambda: f(x.detach(), w.detach())) == {"call"}
+    with torch.inference_mode():
+        assert _ways(lambda: f(x.detach(), torch.rand(5, 4, dtype=torch.float64))) == {"call"}
+    assert _ways(lambda: f(x, w)) == {"call", "forward"}
+    assert _ways(lambda: f(x.T.contiguous().T, w)) == {"call", "in_general", "forward"}
+    through = {"call", "in_general", "differentiated"}
+    given = w.detach()
+    assert _ways(lambda: torch.func.grad(lambda a: f(a, given).sum())(x.detach())) == through
+    assert _ways(lambda: torch.func.jvp(lambda a: f(a, given), (x.detach(),), (given[:3],))) == (
+        through
     )
     with torch._subclasses.fake_tensor.FakeTensorMode():
         fakes = [torch.rand(t.shape, dtype=t.dtype) for t in (x, w)]
-        assert way(lambda: f(*fakes)) == ["registered"]
+        assert _ways(lambda: f(*fakes)) == {"call", "in_general", "fake"}
 
 
 def test_autocast_computes_in_the_declared_dtype() -> None:
@@ -187,84 +179,9 @@ def test_autocast_computes_in_the_declared_dtype() -> None:
         assert f(x.bfloat16(), w).dtype is torch.float64
 
 
-def test_tensors_of_any_layout_are_read_right() -> None:
-    f, case = _made("dense")
-    reference = partial(case.reference, torch)
-    w = torch.rand(5, 4, dtype=torch.float64)
-    z = torch.complex(torch.rand(3, 4, dtype=torch.float64), torch.rand(3, 4, dtype=torch.float64))
-    kinds = {
-        "transposed": torch.rand(4, 3, dtype=torch.float64).T,
-        "expanded": torch.rand(1, 4, dtype=torch.float64).expand(3, 4),
-        "strided": torch.rand(3, 8, dtype=torch.float64)[:, ::2],
-        "negative": z.conj().imag,
-        "one negative": z.conj().imag[:1].contiguous(),
-        "empty": torch.rand(0, 4, dtype=torch.float64),
-    }
-    for x in kinds.values():
-        torch.testing.assert_close(f(x, w), reference(x, w))
-
-
-def test_an_index_from_data_out_of_range() -> None:
-    f, _ = _made("gathered")
-    x = torch.rand(3, 2, dtype=torch.float64)
-    with pytest.raises(BoundsError, match="X is read at index 7 of axis 0, which has extent 3"):
-        f(torch.tensor([0, 7, 1, 1]), x)
-
-
-def _refused(kind: type[Exception], text: str, *given: Any) -> None:
-    f, _ = _made("dense")
-    with pytest.raises(kind) as refused:
-        f(*given)
-    assert str(refused.value) == text
-
-
-def test_arguments_that_do_not_fit() -> None:
-    x, w = torch.rand(3, 4, dtype=torch.float64), torch.rand(5, 4, dtype=torch.float64)
-    _refused(
-        BindError,
-        "test_dense takes 2 tensors, got 1.\n  in: test_dense(X, W)\n"
-        "  hint: pass one tensor for each input, in this order.",
-        x,
-    )
-    _refused(
-        BindError,
-        "argument X of test_dense must be a torch.Tensor, got ndarray.\n"
-        "  hint: pass torch.as_tensor(X).",
-        x.numpy(), w,
-    )  # fmt: skip
-    _refused(
-        DTypeError,
-        "argument X of test_dense has dtype bfloat16, expected float64.\n"
-        "  hint: pass X.to(torch.float64).",
-        x.bfloat16(), w,
-    )  # fmt: skip
-    _refused(
-        BindError,
-        "argument W of test_dense is on the device meta; operators run on the CPU.\n"
-        "  hint: pass W.cpu().",
-        x, w.to("meta"),
-    )  # fmt: skip
-    _refused(
-        BindError,
-        "argument X of test_dense is sparse_coo: its elements lie otherwise than those of an "
-        "array.\n  hint: pass X.to_dense(), or X.dequantize().",
-        x.to_sparse(), w,
-    )  # fmt: skip
-    _refused(
-        ShapeError,
-        "X has shape (3, 3), which is none of its shapes where n = 3.\n"
-        "  in: X : float64 (n, 4)\n  hint: inputs that share a symbolic size must agree on it.",
-        x[:, :3], w,
-    )  # fmt: skip
-
-
 def test_names_and_inputs_of_operators() -> None:
     f, case = _made("dense")
     assert isinstance(f, TorchOperator) and f.registered is torch.ops.tensorad.test_dense.default
-    with pytest.raises(DefinitionError, match="named test_dense is registered already"):
-        op(case.outputs, case.inputs, "test_dense")
-    with pytest.raises(DefinitionError, match="must be an identifier, got 'a b'"):
-        op(case.outputs, case.inputs, "a b")
     with pytest.raises(DefinitionError, match="reads W, which is none of its inputs"):
         op(case.outputs, case.inputs[:1], f"test_other_{next(_numbers)}")
     with pytest.raises(DefinitionError, match=r"input X of operator .* is given twice"):

@@ -120,11 +120,10 @@ LATE = {
     ("building", "display"): "lowered loops display and report themselves: loaded when called",
 }
 """Upward imports inside functions or for types, each with its reason. All else obeys BELOW."""
-
 _NESTS = {"model.py", "loops", "nest", "cost"}
 _LOW = {"dtypes.py", "hooks.py", "node.py", "nodes.py", "leaves.py"}
 """What the records of scalar functions are written with."""
-
+_INTEROP = {f"{n}.py" for n in ("packages", "shapes", "same", "spread", "cuts", "xla")}
 _TREES = {"data", "trees.py", "sides.py", "values.py", "calls.py"}
 ROWS: dict[str, dict[str, set[str]]] = {
     "codegen": {
@@ -266,6 +265,11 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "guard.py": {"workloads", "measure", "report", "commands"},
         "guard_side.py": {"workloads", "peers", "measure"},
         "__main__.py": {"peers", "measure", "race", "commands", "guard.py"},
+    },
+    "tensorad/interop": {
+        **{row: set[str]() for row in _INTEROP},
+        **{".": _INTEROP, "kept.py": _INTEROP, "operators.py": {*_INTEROP, "kept.py"}},  # noqa: PIE800
+        **{row: {*_INTEROP, "operators.py"} for row in ("jax.py", "torch")},
     },
 }
 """By folder, bottom to top: what each folder or file in it may import; "." is its other files."""

@@ -80,7 +80,7 @@ NOT_EMPTIED: Final = {
         "tensorad/passes.py": "_times _seen",
         "tensorad/progress.py": "_line",
         "tensorad/interop/jax.py": "_is_registered",
-        "tensorad/interop/torch.py": "_registered",
+        "tensorad/interop/torch/operators.py": "_registered",
         "tensorad/interop/xla.py": "targets self._numbers self._entries",
         "codegen/entry/native_type.py": "_kept",
         "codegen/target/link.py": "_linker",

@@ -35,11 +35,29 @@ _EXACT: Final = 1_000_000
 def cost(tensors: Sequence[Tensor]) -> int:
     """Iterations, multiplications and stores of the loops behind the tensors, each once; those of
     blocks as often as loops run them, of all blocks of a branch."""
-    runs = runs_of(topological_ops(tensors), ())
+    return _cost_of(runs_of(topological_ops(tensors), ()))
+
+
+def _cost_of(runs: Sequence[tuple[Op, tuple[Expr, ...]]]) -> int:
     sizes: dict[Expr, int] = {e: SAMPLE for op, _ in runs for e in sizes_of(op)}
     sizes.update({e: SAMPLE for _, around in runs for n in around for e in sizes_in(n)})
     sizes.update({op.counter: SAMPLE // 2 for op, _ in runs if isinstance(op, Loop)})
     return sum([_points(op, sizes) * elements_at(around, sizes) for op, around in runs])
+
+
+def costs_by_op(ops: Sequence[Op]) -> dict[Op, int]:
+    """The same for each of these operations, with what is read of its inside."""
+    saves = saves_of(ops)
+    found: dict[Op, int] = {}
+    for op in ops:
+        inside = saves.get(op, []) if isinstance(op, Control) else []
+        found[op] = _cost_of(runs_of([op, *inside], ()))
+    return found
+
+
+def elements_of(t: Tensor) -> int:
+    """The elements of a tensor at the extents that costs are compared at."""
+    return elements_at(t.shape, dict.fromkeys(sizes_in(*map(dim_expr, t.shape)), SAMPLE))
 
 
 def runs_of(ops: Sequence[Op], around: tuple[Expr, ...]) -> list[tuple[Op, tuple[Expr, ...]]]:

@@ -1,0 +1,49 @@
+"""PyTorch itself, and what its state says of tensors and of calls."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tensorad.interop.packages import imported
+from tensorad.ir.dtypes import DTYPES
+
+torch: Any
+fw: Any
+torch, fw = imported("torch", "autograd.forward_ad")
+
+NAMESPACE: Final = "tensorad"
+"""Of the operators that are registered: `torch.ops.tensorad.<name>`."""
+TORCH_DTYPES: Final = {d: getattr(torch, str(d)) for d in DTYPES}
+PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
+"""Types of tensors that nobody has changed."""
+
+
+def key_of(t: Any) -> int:
+    """Who is asked, in which order, when an operator is called with this tensor."""
+    return int(torch._C._dispatch_keys(t).raw_repr())
+
+
+def _memory_keys() -> frozenset[int]:
+    usual = torch.empty(0, device="cpu")
+    with torch.inference_mode():
+        return frozenset((key_of(usual), key_of(torch.empty(0, device="cpu"))))
+
+
+MEMORY_KEYS: Final = _memory_keys()
+"""The keys of strided tensors of the CPU, which stand for nothing but their elements."""
+
+
+def is_memory(t: Any) -> bool:
+    """Whether a tensor is itself where its elements lie, not what stands for one in a trace."""
+    return type(t) in PLAIN and bool(torch._C._has_storage(t)) and not t._is_zerotensor()
+
+
+def is_transformed() -> bool:
+    """Whether functions are transformed, forward mode is on, or modes or a trace see calls."""
+    return bool(
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or fw._current_level >= 0
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._get_tracing_state() is not None
+    )
