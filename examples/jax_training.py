@@ -77,7 +77,6 @@ def functions(measure: Callable[..., Any]) -> tuple[Callable[..., Any], Callable
         first, second = first / (1 - DECAYS[0] ** t), second / (1 - DECAYS[1] ** t)
         return first / (jnp.sqrt(second) + LEAST)
 
-    @jax.jit
     def step(weights: Weights, moments: Any, rate: Any, t: Any, pixels: Any, digits: Any) -> Any:
         gradients = jax.grad(cost)(weights, pixels, digits)
         powers = (gradients, jax.tree.map(lambda g: g * g, gradients))
@@ -88,11 +87,10 @@ def functions(measure: Callable[..., Any]) -> tuple[Callable[..., Any], Callable
         along = jax.tree.map(partial(moved, t=t), *moments)
         return jax.tree.map(lambda w, a: w - rate * a, weights, along), moments
 
-    @jax.jit
     def right(weights: Weights, pixels: Any, digits: Any) -> Any:
         return (logits(measure, weights, pixels).argmax(1) == digits).mean()
 
-    return step, right
+    return jax.jit(step), jax.jit(right)
 
 
 def train(
