@@ -64,7 +64,7 @@ def _machine_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("names", nargs="*", help="parts of the rows' names; all when left out")
     p.add_argument("--threads", type=positives, default=[1, 2], help="1,2 by default")
     p.add_argument("--rounds", type=positive, default=RACE_ROUNDS, help="rounds per median")
-    p.add_argument("--processes", type=positive, default=1, help="fresh processes; medians of them")
+    p.add_argument("--processes", type=positive, help="fresh processes; medians of them")
     p.add_argument("--json", type=Path, help="also write the figures to this file")
     p.add_argument("--found", type=Path, help=argparse.SUPPRESS)  # of a measuring process
 

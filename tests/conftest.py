@@ -46,6 +46,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write tests/golden/*.txt anew instead of comparing with them",
     )
+    parser.addoption(
+        "--no-skips",
+        action="store_true",
+        help="fail if a test is skipped, as one is whose package is not installed",
+    )
 
 
 _proofs: Counter[str] = Counter()
@@ -97,6 +102,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker of pytest-xdist hands its counts to the process that reports."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["proofs"] = dict(_proofs)
+        return
+    reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = session.config.getoption("--no-skips") and reporter.stats.get("skipped")
+    if skipped and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(optionalhook=True)  # known to pytest-xdist only

@@ -12,7 +12,7 @@ from benchmarks.commands.options import positive
 from benchmarks.commands.suites import SUITES
 
 FOLDER: Final = Path("benchmark_results")
-REPEATED: Final = (results.RACES, "products", "einsum", "streams", "calls")
+REPEATED: Final = (results.RACES, "products", "einsum", "streams", "calls", "interop")
 """Suites of ratios, whose figures are medians over processes."""
 ORDER: Final = (results.RACES, *[s.name for s in SUITES], "limits", "accuracy")
 

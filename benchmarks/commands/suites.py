@@ -13,7 +13,7 @@ from benchmarks.measure import processes
 from benchmarks.measure.machine import machine, versions
 from benchmarks.measure.parts import opened, parts_of
 from benchmarks.peers.registry import missing
-from benchmarks.race import tree_net
+from benchmarks.race import interop, tree_net
 from benchmarks.report.figures import Figures, Suite, merged, remarks, table
 from benchmarks.report.records import SCHEMA
 from benchmarks.suites import (
@@ -35,6 +35,7 @@ SUITES: Final[tuple[Suite, ...]] = (
     products.SUITE, einsum.SUITE, streams.SUITE, call_cost.SUITE,
     compiling.SUITE, chains.SUITE, thread_speedup.SUITE, scaling.SUITE,
     memory.SUITE, programs.SUITE, examples.SUITE, tree_net.SUITE,
+    interop.SUITE,
 )  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def figures(suite: Suite, options: argparse.Namespace, keep: Path | None = None)
     rows: list[Figures] = []
     arguments = [suite.name, *options.names, "--rounds", str(options.rounds)]
     for threads in suite.threads or options.threads:
-        found = processes.measure(arguments, threads, options.processes, keep)
+        found = processes.measure(arguments, threads, options.processes or suite.processes, keep)
         rows += merged([[Figures(**r) for r in part] for part in found])
     return rows
 

@@ -80,7 +80,11 @@ def peak_bytes(p: Problem, peer: str) -> float:
     call = _fresh_call(p, peer)
     call()
     del call
-    call = _fresh_call(p, peer)
+    return peak_of(_fresh_call(p, peer))
+
+
+def peak_of(call: Callable[[], object]) -> float:
+    """Bytes by which this process grows in a call, at most."""
     gc.collect()
     _return_memory()
     before = _status("VmRSS")

@@ -88,6 +88,7 @@ class Suite:
         judge: what the figures are asked.
         threads: the numbers of threads it runs on; None for those the user names.
         peers: who takes part where its package is installed.
+        processes: fresh ones, whose medians count, where the user names no number.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Suite:
     judge: Judge
     threads: tuple[int, ...] | None = None
     peers: tuple[str, ...] = ()
+    processes: int = 1
 
 
 def asked(rows: Sequence[Figures], what: str, value: str, floor: float) -> Verdict | None:

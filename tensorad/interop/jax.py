@@ -10,11 +10,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from tensorad.codegen.runtime.c_entry import CEntry
-from tensorad.errors import BindError, DTypeError, ShapeError
+from tensorad.errors import BindError, DefinitionError, DTypeError, ShapeError
 from tensorad.interop import xla
 from tensorad.interop.operators import Derived, Operator
 from tensorad.interop.packages import imported
@@ -40,7 +41,9 @@ jax, ad, batching, mlir, core, jnp, ffi = imported(
 TARGET: Final = "tensorad"
 """The name of the handler in XLA."""
 _guard = Guard()
-"""Held while the handler is registered."""
+"""Held while the handler is registered, and names are taken."""
+_named: Final[WeakValueDictionary[str, Operator]] = WeakValueDictionary()
+"""Operators by name."""
 _WIDE: Final = ("float64", "int64", "uint64")
 
 
@@ -58,20 +61,27 @@ def op(
     Args:
         outputs: what is computed.
         inputs: the placeholders that it is computed from, in the order of the arguments.
-        name: an identifier.
+        name: an identifier, of one program as long as its operator is there.
     Returns:
         a function of arrays of the inputs' dtypes (as many as inputs); it returns an array, or a
         tuple of several.
     Raises:
-        DefinitionError: the name is no identifier; an input is missing, given twice, or no
-            placeholder.
-        BindError, DTypeError, ShapeError: in a call: an array does not fit, or the platform is not
-            the CPU. An index from data that lies outside of its tensor is an error of JAX with the
-            text of a BoundsError.
+        DefinitionError: the name is no identifier, or taken by another program; an input is
+            missing, given twice, or no placeholder.
+        BindError, DTypeError, ShapeError: in a call: an array does not fit, the platform is not
+            the CPU, or code is exported. An index from data that lies outside of its tensor is an
+            error of JAX with the text of a BoundsError.
     """
-    return JaxOperator(
-        Operator([outputs] if isinstance(outputs, Tensor) else outputs, inputs, name)
-    )
+    operator = Operator([outputs] if isinstance(outputs, Tensor) else outputs, inputs, name)
+    with _guard.lock:
+        known = _named.setdefault(name, operator)
+    if (known.outputs, known.inputs) != (operator.outputs, operator.inputs):
+        raise DefinitionError(
+            f"an operator named {name} is there already, of another program.",
+            where=repr(known),
+            hint="keep what op returned, or choose another name.",
+        )
+    return JaxOperator(known)
 
 
 class JaxOperator:
@@ -227,12 +237,17 @@ def _rows(values: Sequence[Any], dims: Sequence[int | None], *, operator: Operat
 
 def _lowered(context: Any, *values: Any, operator: Operator) -> Any:
     """The operator in compiled code of the CPU: a call of its function of C."""
+    if context.module_context.lowering_parameters.for_export:
+        raise BindError(
+            f"{operator.name} cannot be exported: it is compiled for the process that it runs in.",
+            hint="save what the function is made of, and compile it where it runs.",
+        )
     shapes = [a.shape for a in context.avals_in]
     if not all(isinstance(n, int) for s in shapes for n in s):
         raise ShapeError(
             f"{operator.name} is compiled for shapes of numbers, got "
             f"{', '.join([str(tuple(s)) for s in shapes])}.",
-            hint="export a function for each shape, without symbolic dimensions.",
+            hint="lower a function for each shape, without symbolic dimensions.",
         )
     with _guard.lock:
         is_native = _is_registered()
@@ -259,9 +274,10 @@ class _Kept:
 
 def _refused(context: Any, *values: Any, operator: Operator) -> Any:
     """What other platforms than the CPU are told."""
-    platforms = ", ".join(context.module_context.platforms)
+    platforms = context.module_context.platforms
     raise BindError(
-        f"{operator.name} is compiled for the platform {platforms}; operators run on the CPU.",
+        f"{operator.name} is compiled for the platform{'s' * (len(platforms) > 1)} "
+        f"{', '.join(platforms)}; operators run on the CPU.",
         hint='run it under jax.default_device(jax.devices("cpu")[0]).',
     )
 

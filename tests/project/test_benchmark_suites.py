@@ -17,7 +17,7 @@ from benchmarks.limits.kernels import stream
 from benchmarks.limits.limits import Stream, aligned_block, measured, streams_like
 from benchmarks.measure import alone
 from benchmarks.peers.contestant import Contestant
-from benchmarks.race import tree_net
+from benchmarks.race import interop, tree_net
 from benchmarks.report.figures import Figures, asked, at_most, table
 from benchmarks.report.figures import merged as merged_figures
 from benchmarks.suites import (
@@ -101,6 +101,34 @@ def test_a_network_on_trees_agrees_with_those_of_frameworks() -> None:
     assert len(tree_net.contestants(2, 1)) >= 2
     rows = [Figures(n, 1, {"torch / ours": 12.0}) for n in ("tree_net", "other")]
     assert [v.holds for v in tree_net.judge(rows)] == [True]
+
+
+@pytest.mark.slow
+def test_operators_inside_of_other_systems_are_compared() -> None:
+    rows = [*interop.measure(["no gradient", "inside jit", "f(numpy)"], 1, 1)]
+    packages = {"torch, no gradient": "torch", "jax, inside jit": "jax", "f(numpy)": None}
+    absent = interop.missing(interop.PEERS)
+    assert [r.name for r in rows] == [n for n, p in packages.items() if p not in absent]
+    assert all(r.values["ours / theirs"] > 0 for r in rows)
+    few = rows[-1].values
+    assert few["ours / theirs"] == pytest.approx(few["ours us"] / few["theirs us"])
+
+
+def test_operators_inside_of_other_systems_are_checked_and_judged() -> None:
+    rows = [
+        Figures("a", 1, {"ours / theirs": 1.2, "asked": 1.1}),
+        Figures("b", 1, {"ours / theirs": 0.9, "asked": 1.0}),
+        Figures("c", 1, {"ours / theirs": 7.0}),
+    ]
+    assert [(v.what, v.holds) for v in interop.judge(rows)] == [
+        ("a, ours / theirs", False),
+        ("b, ours / theirs", True),
+    ]
+    one = np.ones(3, "float32")
+    interop.check("a", interop.Pair(lambda: (one, one), lambda: (one, one)))
+    for other in (one + 1e-3, one[:2]):
+        with pytest.raises(ArithmeticError, match="a: results differ"):
+            interop.check("a", interop.Pair(lambda: one, lambda other=other: other))
 
 
 def test_padded_trees_have_every_node_once() -> None:
