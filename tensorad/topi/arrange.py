@@ -167,7 +167,7 @@ def _triangle(operator: str, x: Tensor, k: object, upper: bool) -> Tensor:
             f"{operator}: {x.name} {format_shape(x.shape)} is no matrix.",
             hint="x has rows and columns as its last two axes.",
         )
-    scalar = isinstance(k, (Expr, Tensor)) and as_integer(k) is None
+    scalar = isinstance(k, (Expr, Tensor))
     diagonal = check_scalar(operator, "k", k) if scalar else check_integer(operator, "k", k)
     if isinstance(diagonal, Expr) and not diagonal.dtype.is_integer:
         raise DefinitionError(

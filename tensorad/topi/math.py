@@ -113,12 +113,15 @@ def _binary(name: str, function: Callable[..., object]) -> Callable[[Operand, Op
 
 def _fmod(a: Expr | float, b: Expr | float) -> Expr:
     """What is left of a, with its sign, as np.fmod; of integers exactly."""
-    x, y = as_expr(a), as_expr(b)
-    if not (x.dtype.is_integer and y.dtype.is_integer):
+    if not (_is_whole(a) and _is_whole(b)):
         return te.fmod(a, b)  # type: ignore[no-any-return]  # an element
-    rest = x % y
-    other_sign = te.all_of(rest != 0, (rest < 0) != (x < 0))
-    return te.select(other_sign, rest - y, rest)  # type: ignore[no-any-return]  # an element
+    rest = as_expr(a % b)
+    other_sign = te.all_of(rest != 0, (rest < 0) != (a < 0))
+    return te.select(other_sign, rest - b, rest)  # type: ignore[no-any-return]  # an element
+
+
+def _is_whole(operand: Expr | float) -> bool:
+    return operand.dtype.is_integer if isinstance(operand, Expr) else isinstance(operand, int)
 
 
 def _xor(a: Expr | float, b: Expr | float) -> Expr:
