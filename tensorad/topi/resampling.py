@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
 from math import isfinite, lcm
 from typing import Final
 
@@ -79,7 +79,7 @@ def interpolate(
     roi: object = None,
     extrapolation: float = 0.0,
 ) -> Tensor:
-    """x resampled along axes, one after the other, as ONNX Resize without antialiasing.
+    """x resampled along axes as ONNX Resize without antialiasing.
 
     Output element i of m lies, of n input elements and with s = m/n or the given scale, at
     half_pixel:           (i + 1/2)/s - 1/2
@@ -125,65 +125,86 @@ def interpolate(
             f"{_NAME}: {x.name} has dtype {x.dtype}, which holds no mixtures of elements.",
             hint=f"convert it: {x.name}.astype('float32'), or use mode='nearest'.",
         )
-    for axis in _axes(x, sizes, scales, axes, coordinates, roi):
-        taps = _nearest(axis, rounding)
-        if mode != "nearest":
-            taps = _mixture(axis, x.dtype, a if mode == "cubic" else None, exclude)
-        x = _along(x, axis, taps, filler)
+    resampled = _axes(x, sizes, scales, axes, coordinates, roi)
+    if mode == "nearest":
+        return _nearest(x, resampled, rounding, filler)
+    for axis in resampled:
+        taps = _mixture(axis, x.dtype, a if mode == "cubic" else None, exclude)
+        x = _mixed(x, axis, taps, filler)
     return x
 
 
-Tap = tuple[Callable[[Expr], Expr], Callable[[Expr], Expr] | None]
-"""An element of the input (not always inside) and its weight, None for 1, by the output's."""
+def _nearest(x: Tensor, axes: Sequence[_Axis], rounding: str, filler: Expr) -> Tensor:
+    """The elements that the places are rounded to."""
+    if not axes:
+        return x
+    by_axis = {axis.along: axis for axis in axes}
+    shape = [by_axis[d].points if d in by_axis else n for d, n in enumerate(x.shape)]
+
+    def body(*i: Expr) -> Expr:
+        index = [
+            by_axis[d].clamped(_rounded(by_axis[d], k, rounding)) if d in by_axis else k
+            for d, k in enumerate(i)
+        ]
+        return _cropped([(axis, i[axis.along]) for axis in axes], x[tuple(index)], filler)
+
+    return define(shape, body, _NAME)
 
 
-def _along(x: Tensor, axis: _Axis, taps: Sequence[Tap], filler: Expr) -> Tensor:
-    """x with one axis resampled: for each element the taps by their weights."""
+def _rounded(axis: _Axis, i: Expr, rounding: str) -> Expr:
+    """The element nearest to where element i of the output lies."""
+    place, unit = axis.place(i), axis.unit
+    match rounding:
+        case "floor":
+            return place // unit
+        case "ceil":
+            return -(-place // unit)
+        case "round_prefer_ceil":
+            return (place * 2 + unit) // (2 * unit)
+    return -((unit - place * 2) // (2 * unit))
+
+
+def _cropped(points: Sequence[tuple[_Axis, Expr]], value: Expr, filler: Expr) -> Expr:
+    """The value at a point of the output, another one where it lies outside of a cropped input."""
+    conditions = []
+    for axis, i in points:
+        if axis.cropped:
+            last = (dim_expr(axis.extent) - 1) * axis.unit
+            conditions += [axis.place(i) >= 0, axis.place(i) <= last]
+    return te.select(te.all_of(*conditions), value, filler) if conditions else value
+
+
+Tap = tuple[int, Callable[[Expr], Expr]]
+"""How far from the element before a place, and the weight by the output's index."""
+
+
+def _mixed(x: Tensor, axis: _Axis, taps: Sequence[Tap], filler: Expr) -> Tensor:
+    """x with one axis resampled: the sum of elements by their weights."""
     d = axis.along
 
     def body(*i: Expr) -> Expr:
-        total: Expr | None = None
-        for place, weight in taps:
-            element = x[(*i[:d], axis.clamped(place(i[d])), *i[d + 1 :])]
-            term = element if weight is None else element * weight(i[d])
-            total = term if total is None else total + term
-        if not axis.cropped:
-            return total  # type: ignore[return-value]  # there is a tap
-        place = axis.place(i[d])
-        last = (dim_expr(axis.extent) - 1) * axis.unit
-        return te.select(te.all_of(place >= 0, place <= last), total, filler)  # type: ignore[no-any-return]  # an element
+        low = axis.place(i[d]) // axis.unit
+        terms = [x[(*i[:d], axis.clamped(low + k), *i[d + 1 :])] * w(i[d]) for k, w in taps]
+        return _cropped([(axis, i[d])], _sum(terms), filler)
 
     return define((*x.shape[:d], axis.points, *x.shape[d + 1 :]), body, _NAME)
 
 
-def _nearest(axis: _Axis, rounding: str) -> list[Tap]:
-    """The element that a place is rounded to."""
-    up, half = {
-        "round_prefer_floor": (True, -1), "round_prefer_ceil": (False, 1), "floor": (False, 0),
-        "ceil": (True, 0),
-    }[rounding]  # fmt: skip
-    unit = 2 * axis.unit if half else axis.unit
-
-    def rounded(i: Expr) -> Expr:
-        place = axis.place(i) * 2 + half * axis.unit if half else axis.place(i)
-        return -((-place) // unit) if up else place // unit
-
-    return [(rounded, None)]
+def _sum(terms: Sequence[Expr]) -> Expr:
+    """The sum of terms, one after the other."""
+    return reduce(lambda a, b: a + b, terms)
 
 
 def _mixture(axis: _Axis, dtype: DType, a: float | None, exclude: bool) -> list[Tap]:
     """Two elements around a place, or four for cubics of coefficient a, with their weights."""
     offsets = range(2) if a is None else range(-1, 3)
 
-    def low(i: Expr) -> Expr:
-        return axis.place(i) // axis.unit
-
     def weight(k: int, i: Expr) -> Expr:
         t = (axis.place(i) % axis.unit).astype(dtype) * (1.0 / axis.unit)
         value = _cubic(k, t, a) if a is not None else t if k else 1.0 - t
         if not exclude:
             return value
-        position = low(i) + k
+        position = axis.place(i) // axis.unit + k
         inside = te.all_of(position >= 0, position < dim_expr(axis.extent))
         return te.select(inside, value, te.const(0, dtype))  # type: ignore[no-any-return]  # an element
 
@@ -192,7 +213,7 @@ def _mixture(axis: _Axis, dtype: DType, a: float | None, exclude: bool) -> list[
         weights = _adding_up(axis, weights)
     elif a is not None:
         weights = [_stored(axis, w) for w in weights]
-    return [(lambda i, k=k: low(i) + k, w) for k, w in zip(offsets, weights, strict=True)]
+    return list(zip(offsets, weights, strict=True))
 
 
 def _cubic(k: int, t: Expr, a: float) -> Expr:
@@ -215,10 +236,8 @@ def _adding_up(
     """The weights divided by their sum, if that is not 0."""
 
     def total(i: Expr) -> Expr:
-        added = weights[0](i)
-        for w in weights[1:]:
-            added = added + w(i)
-        return te.select(added == 0, 1.0, added)  # type: ignore[no-any-return]  # an element
+        all_of_it = _sum([w(i) for w in weights])
+        return te.select(all_of_it == 0, 1.0, all_of_it)  # type: ignore[no-any-return]  # an element
 
     divisor = _stored(axis, total)
     return [_stored(axis, lambda i, w=w: w(i) / divisor(i)) for w in weights]  # type: ignore[misc]
@@ -343,14 +362,14 @@ def fraction(value: object) -> Fraction | None:
     if real is None or isinstance(real, bool) or not isfinite(real):
         return None
     exact, denominator = Fraction(real), 1
-    wanted = _rounded(exact)
+    wanted = _in_float32(exact)
     found = exact.limit_denominator(denominator)
-    while _rounded(found) != wanted:
+    while _in_float32(found) != wanted:
         denominator *= 2
         found = exact.limit_denominator(denominator)
     return found
 
 
-def _rounded(value: Fraction) -> np.float32:
+def _in_float32(value: Fraction) -> np.float32:
     with np.errstate(over="ignore"):
         return np.float32(float(value))
