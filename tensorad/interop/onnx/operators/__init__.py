@@ -7,7 +7,11 @@ from tensorad.interop.onnx.operators import (
     activations,
     arithmetic,
     convolution,
+    indexing,
+    normalization,
+    padding,
     products,
+    reductions,
     shapes,
 )
 from tensorad.interop.onnx.operators.folding import Handler
@@ -19,5 +23,9 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **shapes.HANDLERS,
     **products.HANDLERS,
     **convolution.HANDLERS,
+    **reductions.HANDLERS,
+    **normalization.HANDLERS,
+    **indexing.HANDLERS,
+    **padding.HANDLERS,
 }
 """By the operator's name in ONNX's own domain."""

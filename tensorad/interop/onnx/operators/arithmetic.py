@@ -36,9 +36,13 @@ def divide(call: Call) -> Value:
     known = folded(call, truncated_quotient)
     if known is not None:
         return known
-    a, b = call.tensor(0), call.tensor(1)
+    return quotient(call.tensor(0), call.tensor(1))
+
+
+def quotient(a: Tensor, b: Tensor) -> Tensor:
+    """a / b of integers, towards 0."""
     down = topi.floor_divide(a, b)
-    if call.dtype(0).kind == "uint":
+    if a.dtype.kind == "uint":
         return down
     up = topi.logical_and(topi.less(down, 0), topi.not_equal(topi.multiply(down, b), a))
     return topi.where(up, down + 1, down)

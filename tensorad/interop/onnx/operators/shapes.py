@@ -16,7 +16,6 @@ from tensorad.interop.onnx.values import (
     MAX_FOLDED,
     Array,
     Known,
-    Parameter,
     Value,
     as_tensor,
     check_extents,
