@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -115,7 +115,7 @@ class Importer:
             self._steps += 1
             if self._steps > MAX_NODES:
                 raise OnnxError(
-                    f"the model has more than {MAX_NODES:,} nodes, functions and branches included.",
+                    f"the model has more than {MAX_NODES:,} nodes, those of functions included.",
                     hint="cut it into several models.",
                 )
             given = [scope[name] if name else None for name in node.inputs]
@@ -317,9 +317,11 @@ def _body_of(
 ) -> Function:
     """The function of other operators that ONNX defines an operator as."""
     check_has_body(own)
-    own_body = own.schema.has_function
-    proto = own.schema.function_body if own_body else _body_in_context(node, own, values)
-    return function_of(proto, f"{node.operator} of ONNX", schemas.versions)
+    schema = own.schema
+    proto = schema.function_body if schema.has_function else _body_in_context(node, own, values)
+    made = function_of(proto, f"{node.operator} of ONNX", schemas.versions)
+    set_by_itself = [a.default_value for a in schema.attributes.values() if a.default_value.type]
+    return made._replace(defaults={**_attributes(set_by_itself), **made.defaults})
 
 
 def check_has_body(own: Signature) -> None:
@@ -359,25 +361,21 @@ def _type_of(value: Value) -> Any:
 def function_of(proto: Any, name: str, versions: Mapping[str, int]) -> Function:
     """A function as plain data."""
     own = {o.domain if o.domain != "ai.onnx" else "": o.version for o in proto.opset_import}
-    defaults = {
-        a.name: b
-        for a in proto.attribute_proto
-        for b in nodes_of([_holder(a)])[0].attributes.values()
-    }
     return Function(
         name,
         tuple(proto.input),
         tuple(proto.output),
         nodes_of(proto.node),
-        defaults,
+        _attributes(proto.attribute_proto),
         Schemas({**versions, **own}),
     )
 
 
-def _holder(attribute: Any) -> Any:
-    node = onnx.NodeProto(op_type="Holder")
-    node.attribute.append(attribute)
-    return node
+def _attributes(protos: Iterable[Any]) -> Mapping[str, Attribute]:
+    """Attributes by name, which no node has."""
+    holder = onnx.NodeProto(op_type="Holder")
+    holder.attribute.extend(protos)
+    return nodes_of([holder])[0].attributes
 
 
 def refusal(problems: Sequence[Problem], what: str) -> OnnxError:

@@ -71,7 +71,25 @@ class Schemas:
         version = self.versions.get(node.domain, 0)
         if node.domain or version >= OLDEST:
             return False
-        return bool(defs.get_schema(node.operator, OLDEST, "").since_version != own.since)
+        later = defs.get_schema(node.operator, OLDEST, "")
+        return later.since_version != own.since and not _is_wider(later, own.schema)
+
+
+def _is_wider(later: Any, schema: Any) -> bool:
+    """Whether a version only adds types, and attributes that may be left out."""
+    ports = [
+        [(p.type_str, p.option, p.is_homogeneous) for p in (*s.inputs, *s.outputs)]
+        for s in (later, schema)
+    ]
+    known = schema.attributes
+    same = all(
+        name in later.attributes
+        and later.attributes[name].type == a.type
+        and later.attributes[name].default_value == a.default_value
+        for name, a in known.items()
+    )
+    new = [a for name, a in later.attributes.items() if name not in known]
+    return ports[0] == ports[1] and same and not any(a.required for a in new)
 
 
 def _read(schema: Any) -> Signature:
@@ -103,9 +121,8 @@ def check_node(node: Node, own: Signature) -> None:
     ):
         if not fewest <= count <= most:
             wanted = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-            raise OnnxError(
-                f"it takes {wanted if most < 2**31 - 1 else f'{fewest} or more'} {what}, not {count}."
-            )
+            wanted = wanted if most < 2**31 - 1 else f"{fewest} or more"
+            raise OnnxError(f"it takes {wanted} {what}, not {count}.")
     for name, a in node.attributes.items():
         if name not in own.attributes:
             raise OnnxError(f"it has no attribute {shown(name)} in version {own.since}.")

@@ -1,4 +1,4 @@
-"""Graphs of a model as plain data: nodes with their attributes, names, and the order they run in."""
+"""Graphs as plain data: nodes with their attributes, names, and the order they run in."""
 
 from __future__ import annotations
 
@@ -88,12 +88,17 @@ def check_name(what: str, name: str) -> str:
     return name
 
 
-def nodes_of(protos: Iterable[Any]) -> list[Node]:
+def nodes_of(protos: Sequence[Any]) -> list[Node]:
     """The nodes of a graph or function.
 
     Raises:
-        OnnxError: a name is too long, or an attribute is malformed.
+        OnnxError: there are too many, a name is too long, or an attribute is malformed.
     """
+    if len(protos) > MAX_NODES:
+        raise OnnxError(
+            f"a graph has {len(protos):,} nodes, more than {MAX_NODES:,}.",
+            hint="cut the model into several.",
+        )
     return [_node(position, proto) for position, proto in enumerate(protos)]
 
 

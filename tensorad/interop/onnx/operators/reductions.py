@@ -50,10 +50,9 @@ def _reduction(
         value = call.value(0)
         if axes is None:
             return as_tensor(alone(call.tensor(0)))
-        if isinstance(value, Known) and on_array is not None and not value.is_symbolic:
-            if value.array.dtype.kind in "iu":
-                made = on_array(value.array, axis=axes, keepdims=keep)
-                return Known(np.asarray(made).astype(value.array.dtype))
+        if isinstance(value, Known) and on_array and value.array.dtype.kind in "iu":
+            made = on_array(value.array, axis=axes, keepdims=keep)
+            return Known(np.asarray(made).astype(value.array.dtype))
         return on_tensor(as_tensor(value), axes, keep).astype(call.dtype(0))
 
     return handler
@@ -66,10 +65,9 @@ def _sum(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
 def _product_of_sizes(call: Call) -> Value:
     """The product along axes; of sizes, which are known, too."""
     value = call.value(0)
-    if isinstance(value, Known) and value.is_symbolic and value.array.ndim == 1:
-        if axes_of(call) == (0,):
-            made = objects([product(value.array.tolist())])
-            return Known(made if call.flag("keepdims", True) else made.reshape(()))
+    if isinstance(value, Known) and value.is_symbolic and axes_of(call) == (0,):
+        made = objects([product(value.array.tolist())])
+        return Known(made if call.flag("keepdims", True) else made.reshape(()))
     return _PRODUCT(call)
 
 
@@ -139,8 +137,8 @@ def cumulative(call: Call) -> Value:
 
 def one_hot(call: Call) -> Value:
     """One value at the positions that indices tell, another elsewhere."""
-    depth = call.extents(1)
     indices, values = call.tensor(0), call.tensor(2)
+    depth = [int(n) for n in call.numbers(1).ravel()] if call.dtype(1).is_float else call.extents(1)
     if len(depth) != 1 or values.ndim != 1 or not same_dim(values.shape[0], 2):
         raise OnnxError("it takes one depth, and a value for off and one for on.")
     axis = axis_of(call.integer("axis", -1), indices.ndim + 1)

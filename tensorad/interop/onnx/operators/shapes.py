@@ -427,10 +427,25 @@ def eye_like(call: Call) -> Value:
 def blocks(call: Call) -> Value:
     """Channels moved into blocks of rows and columns, or back."""
     x, block = call.tensor(0), call.integer("blocksize", 0)
+    mode = call.word("mode", "DCR", ("DCR", "CRD"))
     if call.node.operator == "SpaceToDepth":
-        return topi.space_to_depth(x, block)
-    if call.word("mode", "DCR", ("DCR", "CRD")) == "DCR":
-        return topi.depth_to_space(x, block)
+        return topi.space_to_depth(x, block) if mode == "DCR" else _to_channels(x, block)
+    return topi.depth_to_space(x, block) if mode == "DCR" else _to_places(x, block)
+
+
+def _to_channels(x: Tensor, block: int) -> Tensor:
+    """Channels run slower than the places in a block."""
+    n, c, h, w = x.shape
+    if block < 1 or not isinstance(h, int) or not isinstance(w, int) or h % block or w % block:
+        raise OnnxError(f"{h} rows and {w} columns do not divide into blocks of {block}.")
+    cells = topi.reshape(x, (n, c, h // block, block, w // block, block))
+    moved = topi.transpose(cells, (0, 1, 3, 5, 2, 4))
+    deep = dim_of(dim_expr(c) * (block * block))
+    return topi.reshape(moved, (n, deep, h // block, w // block))
+
+
+def _to_places(x: Tensor, block: int) -> Tensor:
+    """Channels run slower than the places in a block."""
     n, c, h, w = x.shape
     if block < 1 or not isinstance(c, int) or c % (block * block):
         raise OnnxError(f"{c} channels do not divide into blocks of {block}.")
