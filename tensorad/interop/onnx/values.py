@@ -67,7 +67,7 @@ class Known:
     tensor: Tensor | None = None
 
     def __init__(self, array: object, dtype: DType | None = None) -> None:
-        made = np.asarray(array)
+        made = objects([array]).reshape(()) if isinstance(array, Expr) else np.asarray(array)
         if made.dtype == object:
             listed = [dim_of(n) if isinstance(n, Expr) else int(n) for n in made.ravel().tolist()]
             if all(isinstance(n, int) for n in listed):
