@@ -61,7 +61,7 @@ def _of_bytes(data: bytes, dtype: DType, shape: tuple[int, ...], what: str) -> A
     if len(data) != count * dtype.size_bytes:
         raise _miscounted(what, shape, count * dtype.size_bytes, len(data), "bytes")
     if dtype is BOOL:
-        return (np.frombuffer(data, np.uint8) != 0).reshape(shape)
+        return np.asarray(np.frombuffer(data, np.uint8) != 0).reshape(shape)
     stored = np.dtype(str(dtype)).newbyteorder("<")
     return np.frombuffer(data, stored).astype(str(dtype)).reshape(shape)
 

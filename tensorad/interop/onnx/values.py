@@ -83,12 +83,12 @@ class Known:
     @property
     def shape(self) -> Shape:
         """Its extents."""
-        return self.array.shape
+        return tuple(self.array.shape)
 
     @property
     def is_symbolic(self) -> bool:
         """Whether elements are expressions of sizes."""
-        return self.array.dtype == object
+        return bool(self.array.dtype == object)
 
 
 @dataclass(eq=False)

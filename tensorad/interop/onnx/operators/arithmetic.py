@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import reduce as fold
+from math import erf
 from typing import Any, Final
 
 import numpy as np
@@ -150,9 +151,7 @@ def _opposite(on_arrays: Callable[[Array, Array], Array]) -> Callable[[Array, Ar
 
 
 def _erf(x: Array) -> Array:
-    from math import erf
-
-    return np.vectorize(erf, otypes=[float])(x)
+    return np.asarray(np.vectorize(erf, otypes=[float])(x))
 
 
 HANDLERS: Final[Mapping[str, Handler]] = {

@@ -37,7 +37,7 @@ def _reduction(
     on_tensor: Reduced,
     on_array: Callable[..., Any] | None = None,
     alone: Callable[[Tensor], Tensor] = lambda t: t,
-) -> Handler:
+) -> Callable[[Call], Value]:
     """A reduction along axes.
 
     Args:
@@ -121,7 +121,7 @@ def arg_extremum(call: Call) -> Value:
         raise OnnxError(f"axis {axis} has no elements, so there is no position.")
     if not call.flag("select_last_index", False):
         return of(x, axis, keep)
-    return (dim_expr(x.shape[axis]) - 1) - of(topi.flip(x, axis), axis, keep)
+    return topi.negative(of(topi.flip(x, axis), axis, keep)) + (dim_expr(x.shape[axis]) - 1)
 
 
 def cumulative(call: Call) -> Value:

@@ -25,7 +25,7 @@ from tensorad.interop.onnx.values import (
     objects,
 )
 from tensorad.ir.arrays.elementwise import broadcast_shapes, same_dim
-from tensorad.ir.dtypes import BOOL, FLOAT32, INT64
+from tensorad.ir.dtypes import BOOL, FLOAT32, INT64, to_dtype
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Shape, Tensor, dim_expr, dim_of, format_shape
 from tensorad.topi.definition import define
@@ -390,7 +390,7 @@ def _astype(value: Value, dtype: str) -> Value:
         if not value.is_symbolic:
             return Known(_cast_array(value.array, dtype))
         if dtype.startswith("int"):
-            return Known(value.array, INT64 if dtype == "int64" else dtype)  # type: ignore[arg-type]  # a name
+            return Known(value.array, to_dtype(dtype))
     return as_tensor(value).astype(dtype)
 
 
@@ -398,7 +398,7 @@ def _cast_array(a: Array, dtype: str) -> Array:
     if a.dtype.kind == "f" and dtype.startswith(("int", "uint")):
         bounds = np.iinfo(dtype)
         whole = np.trunc(np.nan_to_num(a.astype(float), nan=0.0))
-        return np.clip(whole, bounds.min, bounds.max).astype(dtype)
+        return np.asarray(np.clip(whole, bounds.min, bounds.max)).astype(dtype)
     return a.astype(dtype)
 
 
