@@ -277,6 +277,10 @@ def _axis(
 ) -> _Axis | None:
     """How one axis is resampled; None: it stays as it is."""
     extent = x.shape[along]
+    cropped = coordinates == "tf_crop_and_resize"
+    kept = points is None or same_dim(points, extent)
+    if scale in (None, 1) and kept and not cropped:
+        return None
     known = isinstance(extent, int)
     free = points is None and coordinates in ("half_pixel", "asymmetric")
     if (known and not extent) or not (known or free):
@@ -291,7 +295,6 @@ def _axis(
     count: Dim = points if points is not None else dim_of(
         dim_expr(extent) * scale.numerator // scale.denominator
     )  # fmt: skip
-    cropped = coordinates == "tf_crop_and_resize"
     if scale == 1 and same_dim(count, extent) and (not cropped or roi == (0, 1)):
         return None
     slope, start = _map(extent, count, scale, coordinates, roi)
@@ -355,7 +358,7 @@ def _roi(given: object, count: int, coordinates: str) -> tuple[list[Fraction], l
 
 def fraction(value: object) -> Fraction | None:
     """A finite number as the fraction of a small denominator that float32 rounds to the same."""
-    number = as_integer(value)
+    number = value if isinstance(value, Fraction) else as_integer(value)
     if number is not None:
         return Fraction(number)
     real = as_number(value)
