@@ -15,8 +15,7 @@ def upsampling(x: Tensor, scale: object = 2, method: str = "nearest") -> Tensor:
     """`resize` to `scale` times the height and width (an integer or a pair)."""
     x = check_tensor("upsampling", "x", x, 4)
     sy, sx = per_axis("upsampling", "scale", scale, 1, 2)
-    _check_extents("upsampling", x)
-    height, width = x.shape[2:]
+    height, width = _extents("upsampling", x)
     return _resample("upsampling", x, (height * sy, width * sx), method)
 
 
@@ -38,7 +37,7 @@ def resize(x: Tensor, size: object, method: str = "nearest") -> Tensor:
 
 
 def _resample(operator: str, x: Tensor, size: Sequence[int], method: str) -> Tensor:
-    _check_extents(operator, x)
+    _extents(operator, x)
     check_word(operator, "method", method, ("nearest", "bilinear"),
                "interpolate has other ones.")  # fmt: skip
     if method == "nearest":
@@ -46,10 +45,16 @@ def _resample(operator: str, x: Tensor, size: Sequence[int], method: str) -> Ten
     return interpolate(x, size, None, (2, 3), "linear", "half_pixel")
 
 
-def _check_extents(operator: str, x: Tensor) -> None:
+def _extents(operator: str, x: Tensor) -> tuple[int, int]:
+    """Height and width.
+
+    Raises:
+        ShapeError: one is symbolic or 0.
+    """
     height, width = x.shape[2:]
     if not isinstance(height, int) or not isinstance(width, int) or not height or not width:
         raise ShapeError(
             f"{operator}: the images of {x.name} have the extents {height} x {width}.",
             hint="images are resampled from constant extents of at least 1.",
         )
+    return height, width

@@ -114,10 +114,11 @@ def _binary(name: str, function: Callable[..., object]) -> Callable[[Operand, Op
 def _fmod(a: Expr | float, b: Expr | float) -> Expr:
     """What is left of a, with its sign, as np.fmod; of integers exactly."""
     if not (_is_whole(a) and _is_whole(b)):
-        return te.fmod(a, b)  # type: ignore[no-any-return]  # an element
+        return te.fmod(a, b)
     rest = as_expr(a % b)
     other_sign = te.all_of(rest != 0, (rest < 0) != (a < 0))
-    return te.select(other_sign, rest - b, rest)  # type: ignore[no-any-return]  # an element
+    chosen: Expr = te.select(other_sign, rest - b, rest)
+    return chosen
 
 
 def _is_whole(operand: Expr | float) -> bool:

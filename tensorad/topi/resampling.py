@@ -31,6 +31,7 @@ from tensorad.topi.checks import check_tensor, normalize_axes, normalize_axis
 from tensorad.topi.definition import define
 
 _NAME: Final = "interpolate"
+_WHOLE: Final = (Fraction(0), Fraction(1))
 MODES: Final = ("nearest", "linear", "cubic")
 COORDINATES: Final = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
@@ -295,7 +296,7 @@ def _axis(
     count: Dim = points if points is not None else dim_of(
         dim_expr(extent) * scale.numerator // scale.denominator
     )  # fmt: skip
-    if scale == 1 and same_dim(count, extent) and (not cropped or roi == (0, 1)):
+    if scale == 1 and same_dim(count, extent) and (not cropped or roi == _WHOLE):
         return None
     slope, start = _map(extent, count, scale, coordinates, roi)
     unit = lcm(slope.denominator, start.denominator)
@@ -316,7 +317,7 @@ def _map(
         return 1 / scale, centre + Fraction(extent, 2) * (1 - points / length)
     if coordinates == "pytorch_half_pixel":
         return (1 / scale, centre) if points > 1 else (Fraction(0), Fraction(0))
-    first, last = roi if coordinates == "tf_crop_and_resize" else (Fraction(0), Fraction(1))
+    first, last = roi if coordinates == "tf_crop_and_resize" else _WHOLE
     if length != 1:
         return (last - first) * (extent - 1) / (length - 1), first * (extent - 1)
     middle = (first + last) / 2 if coordinates == "tf_crop_and_resize" else Fraction(0)
@@ -344,7 +345,7 @@ def _per_axis(argument: str, given: object, count: int, whole: bool) -> list[Fra
 def _roi(given: object, count: int, coordinates: str) -> tuple[list[Fraction], list[Fraction]]:
     """Starts and ends of the axes."""
     if coordinates != "tf_crop_and_resize":
-        return [Fraction(0)] * count, [Fraction(1)] * count
+        return [_WHOLE[0]] * count, [_WHOLE[1]] * count
     numbers = [fraction(v) for v in as_listed(given) or ()]
     shares = [n for n in numbers if n is not None]
     if len(shares) != 2 * count or len(numbers) != 2 * count:

@@ -13,6 +13,7 @@ import pytest
 onnx: Any = pytest.importorskip("onnx", reason="onnx is not installed")
 from tensorad.errors import OnnxError  # noqa: E402
 from tensorad.interop.onnx import load  # noqa: E402
+from tests.interop.onnx.graphs import Graph  # noqa: E402
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -97,3 +98,41 @@ def test_the_cases_of_an_operator(operator: str) -> None:
             elif not np.allclose(array, expected, 1e-4, 1e-5, equal_nan=True):
                 wrong.append(f"{case.name}: {array} is not {expected}")
     assert wrong == [], "\n".join(wrong)
+
+
+def refused(operator: str, *inputs: Any, **settings: Any) -> str:
+    """What is said of one node of constants."""
+    graph = Graph()
+    names = [graph.input("x", (1, 2, 4), "float32"), *[graph.fixed(a) for a in inputs]]
+    graph.output(graph.op(operator, *names, **settings))
+    with pytest.raises(OnnxError) as found:
+        load(graph.model())
+    first = str(found.value).splitlines()[1]
+    return first.partition(f"({operator}): ")[2]
+
+
+NOTHING: Final = np.zeros(0, np.float32)
+
+
+def test_what_is_refused() -> None:
+    twice, sizes = np.full(3, 2, np.float32), np.array([1, 2, 8])
+    assert refused("Resize", NOTHING, twice, antialias=1, mode="linear") == (
+        "antialiasing is not imported."
+    )
+    assert refused("Resize", NOTHING, twice, sizes) == (
+        "it needs either scales or sizes, one for each of 3 axes."
+    )
+    assert refused("Resize", NOTHING, twice, mode="area") == (
+        "attribute 'mode' is 'area', not one of nearest, linear, cubic."
+    )
+    weight = np.ones((2, 1, 3), np.float32)
+    assert refused("ConvTranspose", weight, output_padding=[1, 1]) == (
+        "output_padding (1, 1) are not 1 integers >= 0."
+    )
+    assert refused("ConvTranspose", weight, kernel_shape=[2]) == (
+        "kernel_shape (2,) is not that of its weight, (3,)."
+    )
+    assert refused("Trilu", np.array([1, 2])) == "its diagonal must be one integer."
+    assert refused("ScatterND", np.array([[0]]), np.ones((1, 2, 4), np.float32), reduction="x") == (
+        "attribute 'reduction' is 'x', not one of none, add, mul, max, min."
+    )
