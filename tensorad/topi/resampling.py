@@ -83,13 +83,10 @@ def interpolate(
     """x resampled along axes as ONNX Resize without antialiasing.
 
     Output element i of m lies, of n input elements and with s = m/n or the given scale, at
-    half_pixel:           (i + 1/2)/s - 1/2
-    half_pixel_symmetric: the same + n/2 * (1 - m/(s*n))
-    pytorch_half_pixel:   the same as half_pixel; 0 for m = 1
-    align_corners:        i*(n - 1)/(s*n - 1); 0 for s*n = 1
-    asymmetric:           i/s
-    tf_crop_and_resize:   roi start*(n - 1) + i*(end - start)*(n - 1)/(s*n - 1), or the middle of
-                          the roi for s*n = 1; outside of the input it is `extrapolation`.
+    (i + 1/2)/s - 1/2 for half_pixel; half_pixel_symmetric adds n/2 * (1 - m/(s*n));
+    pytorch_half_pixel: 0 for m = 1; asymmetric: i/s; align_corners: i*(n - 1)/(s*n - 1), 0 for
+    s*n = 1; tf_crop_and_resize: start*(n - 1) + i*(end - start)*(n - 1)/(s*n - 1) of the roi, its
+    middle for s*n = 1, and outside of the input there is `extrapolation`.
     Positions are exact: a number is taken as the fraction of a small denominator that float32
     rounds to the same.
     Elements beyond an end are the last one there.
@@ -115,17 +112,10 @@ def interpolate(
             sizes, and with other coordinates than half_pixel and asymmetric.
     """
     x = check_tensor(_NAME, "x", x)
-    check_word(_NAME, "mode", mode, MODES, "write another interpolation with compute.")
-    check_word(_NAME, "coordinates", coordinates, COORDINATES, "half_pixel takes centres.")
-    check_word(_NAME, "rounding", rounding, ROUNDINGS, "which element is the nearest one.")
+    _check_words(x, mode, coordinates, rounding)
     a = check_number(_NAME, "cubic_coefficient", cubic_coefficient)
     exclude = check_flag(_NAME, "exclude_outside", exclude_outside)
     filler = te.const(check_number(_NAME, "extrapolation", extrapolation), x.dtype)
-    if mode != "nearest" and not x.dtype.is_float:
-        raise DTypeError(
-            f"{_NAME}: {x.name} has dtype {x.dtype}, which holds no mixtures of elements.",
-            hint=f"convert it: {x.name}.astype('float32'), or use mode='nearest'.",
-        )
     resampled = _axes(x, sizes, scales, axes, coordinates, roi)
     if mode == "nearest":
         return _nearest(x, resampled, rounding, filler)
@@ -133,6 +123,17 @@ def interpolate(
         taps = _mixture(axis, x.dtype, a if mode == "cubic" else None, exclude)
         x = _mixed(x, axis, taps, filler)
     return x
+
+
+def _check_words(x: Tensor, mode: object, coordinates: object, rounding: object) -> None:
+    check_word(_NAME, "mode", mode, MODES, "write another interpolation with compute.")
+    check_word(_NAME, "coordinates", coordinates, COORDINATES, "half_pixel takes centres.")
+    check_word(_NAME, "rounding", rounding, ROUNDINGS, "which element is the nearest one.")
+    if mode != "nearest" and not x.dtype.is_float:
+        raise DTypeError(
+            f"{_NAME}: {x.name} has dtype {x.dtype}, which holds no mixtures of elements.",
+            hint=f"convert it: {x.name}.astype('float32'), or use mode='nearest'.",
+        )
 
 
 def _nearest(x: Tensor, axes: Sequence[_Axis], rounding: str, filler: Expr) -> Tensor:
