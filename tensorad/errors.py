@@ -73,6 +73,10 @@ class LimitError(UserError, RuntimeError):
     """A named limit would be exceeded."""
 
 
+class OnnxError(UserError, ValueError):
+    """An ONNX model is malformed, or holds what is not imported."""
+
+
 class MissingPackageError(UserError, ImportError):
     """An optional package that this feature needs is not installed."""
 

@@ -37,16 +37,29 @@ def _images(f: Callable[[Tensor], Any]) -> Make:
     return make
 
 
-def _indexed(f: Callable[[Tensor, Tensor], Any], shape: tuple[int, ...], high: int) -> Make:
-    """f(X, indices) with 8 random indices below `high`."""
+def _indexed(
+    f: Callable[[Tensor, Tensor], Any], shape: tuple[int, ...], high: int, low: int = 0
+) -> Make:
+    """f(X, indices) with 8 random indices in [low, high)."""
 
     def make(g: int) -> Problem:
         (x,) = inputs((shape[0], shape[1] + g))
         index = te.placeholder((8,), "int64", name="index")
-        values = np.random.default_rng(0).integers(0, high, 8)
+        values = np.random.default_rng(0).integers(low, high, 8)
         return Problem(f(x, index), (x,), {}, {index: values})
 
     return make
+
+
+def _scattered(reduction: str) -> Make:
+    """Rows of X twice as large put into X."""
+
+    def rows(x: Tensor, index: Tensor) -> Tensor:
+        return topi.scatter_nd(
+            x, topi.expand_dims(index, 0), topi.split(x * 2.0, [8])[0], reduction
+        )
+
+    return _indexed(rows, (9, 4), 9)
 
 
 def _max_plus(g: int) -> Problem:
@@ -135,6 +148,10 @@ CASES = [
     Case("logsumexp product", _log_product),
     Case("take rows", _indexed(topi.take, (9, 4), 9), second=True),
     Case("take columns", _indexed(lambda x, i: topi.take(x, i, 1), (3, 9), 9)),
+    Case("take from both ends", _indexed(topi.take, (9, 4), 9, low=-9)),
+    Case("scatter, the last one stays", _scattered("set")),
+    Case("scatter the largest", _scattered("max")),
+    Case("instance_norm", _images(topi.nn.instance_norm)),
     Case("segment sum", _indexed(lambda x, i: topi.segment_sum(x, i, 4), (8, 3), 4)),
     Case("embedding of squares", _indexed(lambda x, i: topi.embedding(i, x * x), (9, 4), 9)),
     Case("cross entropy", _cross_entropy),

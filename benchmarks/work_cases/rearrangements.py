@@ -228,6 +228,20 @@ CASES = [
     ),
     Case("resize nearest 7 -> 10", _unary((7,), _resize_nearest), growth=(7, 14)),
     Case("resize nearest 2d", _unary((1, 2, 7, 5), lambda x, g: topi.resize(x, (10, 8)))),
+    Case(
+        "resize linear to the corners",
+        _unary(
+            (7, 3),
+            lambda x, g: topi.interpolate(
+                x, 10, axes=0, mode="linear", coordinates="align_corners"
+            ),
+        ),
+    ),
+    Case(
+        "resize cubic 3:2",
+        _unary((8, 3), lambda x, g: topi.interpolate(x, scales=1.5, axes=0, mode="cubic")),
+    ),
+    Case("triangle", _unary((6, 7), lambda x, g: topi.triu(x, 1))),
     Case("resize bilinear", _unary((1, 2, 5, 6), lambda x, g: topi.resize(x, (8, 9), "bilinear"))),
     Case("pixel shuffle 2", _unary((8, 3, 5), _pixel_shuffle), growth=(4, 8)),
     Case("space to depth", _unary((2, 3, 4, 6), lambda x, g: topi.space_to_depth(x, 2))),

@@ -75,7 +75,7 @@ BELOW = {
     "implicit": {"errors", "ir", "simplify", "autodiff", "te", "topi", "program"},
     "levels": {"errors", "process", "ir", "autodiff", "building", "program"},
     "batching": {"errors", "process", "ir", "autodiff", "program"},
-    "interop": {*_COMPILED, "building", "batching"},
+    "interop": {*_COMPILED, "te", "topi", "building", "batching"},
     "sparse": {*_COMPILED, "config", "building"},
 }
 """What each part may import beside itself. Parts above building may import everything."""
@@ -212,6 +212,11 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "arrays": {*_LOW, "elementary", ".", "analysis"},
         "text": {*_LOW, "elementary", ".", "analysis", "arrays"},
         "reference": {*_LOW, "elementary", ".", "analysis", "arrays", "text"},
+    },
+    "tensorad/interop": {
+        "packages.py": set(),
+        "onnx": {"packages.py"},
+        ".": {"packages.py"},
     },
     "tensorad/language": {
         "types.py": set(),

@@ -1,0 +1,135 @@
+"""Arrays of a model: those in it, and those in files beside it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from tensorad.errors import OnnxError
+from tensorad.interop.onnx.values import Array, check_extents, dtype_of
+from tensorad.ir.dtypes import BOOL, DType
+from tensorad.topi.arguments import shown
+
+_FIELDS: Final = {"float32": "float_data", "float64": "double_data", "int64": "int64_data"}
+
+
+def array_of(proto: Any, what: str, folder: str | None) -> Array:
+    """The array that a `TensorProto` holds, or names in a file.
+
+    Args:
+        what: how errors call it.
+        folder: where files with its data may lie; None: nowhere.
+    Raises:
+        OnnxError: its type has no tensors here, its data do not fit its extents, or they lie in a
+            file that was not asked for, or cannot be read.
+    """
+    try:
+        dtype = dtype_of(proto.data_type)
+    except OnnxError as error:
+        raise OnnxError(
+            f"{what}: {error.args[0].splitlines()[0]}", hint="convert it to float32 or int64."
+        ) from error
+    shape = tuple(proto.dims)
+    check_extents(what, shape)
+    if proto.HasField("segment"):
+        raise OnnxError(f"{what} is a segment of a tensor, which is not imported.")
+    count = prod(shape)
+    if proto.data_location == 1:
+        return _of_bytes(_outside(proto, what, folder), dtype, shape, what)
+    if proto.HasField("raw_data"):
+        return _of_bytes(proto.raw_data, dtype, shape, what)
+    field = getattr(proto, _FIELDS.get(str(dtype), "int32_data"))
+    if len(field) != count:
+        raise _miscounted(what, shape, count, len(field), "elements")
+    values = np.array(field, np.float64 if dtype.is_float else np.int64)
+    if (
+        dtype.is_integer
+        and count
+        and not dtype.lowest <= values.min() <= values.max() <= dtype.highest
+    ):
+        raise OnnxError(f"{what} has a number that {dtype} does not hold.")
+    return values.astype(str(dtype)).reshape(shape)
+
+
+def _of_bytes(data: bytes, dtype: DType, shape: tuple[int, ...], what: str) -> Array:
+    count = prod(shape)
+    if len(data) != count * dtype.size_bytes:
+        raise _miscounted(what, shape, count * dtype.size_bytes, len(data), "bytes")
+    if dtype is BOOL:
+        return np.asarray(np.frombuffer(data, np.uint8) != 0).reshape(shape)
+    stored = np.dtype(str(dtype)).newbyteorder("<")
+    return np.frombuffer(data, stored).astype(str(dtype)).reshape(shape)
+
+
+def _miscounted(what: str, shape: tuple[int, ...], wanted: int, got: int, unit: str) -> OnnxError:
+    return OnnxError(
+        f"{what} of shape {shape} needs {wanted} {unit}, but has {got}.",
+        hint="the file is damaged, or was cut off.",
+    )
+
+
+def _outside(proto: Any, what: str, folder: str | None) -> bytes:
+    """The bytes of a tensor in a file beside the model."""
+    told: Mapping[str, str] = {e.key: e.value for e in proto.external_data}
+    place = told.get("location", "")
+    if folder is None:
+        raise OnnxError(
+            f"{what} lies in the file {shown(place)}, which was not asked for.",
+            hint="tell the folder of such files: load(path, external_data=folder).",
+        )
+    start = _number(told, "offset", what) or 0
+    path = _inside(folder, place, what)
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise OnnxError(f"{what} lies in {shown(place)}, which is no file.")
+            length = _number(told, "length", what)
+            length = status.st_size - start if length is None else length
+            if start > status.st_size or length < 0 or start + length > status.st_size:
+                raise OnnxError(
+                    f"{what} is said to be bytes {start} to {start + length} of {shown(place)}, "
+                    f"which has {status.st_size}.",
+                    hint="the file is damaged, or another one.",
+                )
+            file.seek(start)
+            return file.read(length)
+    except (OSError, ValueError) as error:
+        if isinstance(error, OnnxError):
+            raise
+        raise OnnxError(f"{what} cannot be read: {error}.") from error
+    except MemoryError as error:
+        raise OnnxError(f"there is no memory for {what}.") from error
+
+
+def _number(told: Mapping[str, str], key: str, what: str) -> int | None:
+    """A number of bytes among the keys of external data; None if there is none."""
+    text = told.get(key)
+    if text is None or text == "":
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise OnnxError(f"{what}: {key} {shown(text)} of its file is no number of bytes.")
+    return int(text)
+
+
+def _inside(folder: str, place: str, what: str) -> str:
+    """The path of a file in the folder; neither it nor what it goes through is a link."""
+    wrong = not place or os.path.isabs(place) or "\0" in place or "\\" in place
+    if wrong or ".." in place.split("/"):
+        raise OnnxError(
+            f"{what} lies in the file {shown(place)}, which is not inside of the folder.",
+            hint="external data are named by a path below the folder, without '..'.",
+        )
+    root = os.path.realpath(folder)
+    path = os.path.normpath(os.path.join(root, place))
+    if os.path.realpath(path) != path:
+        raise OnnxError(
+            f"{what} lies in the file {shown(place)}, which is a link, or behind one.",
+            hint="put the file itself into the folder.",
+        )
+    return path

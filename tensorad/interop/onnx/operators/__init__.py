@@ -1,0 +1,39 @@
+"""Operators of ONNX: for each a function of a node with its values, in families."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tensorad.interop.onnx.operators import (
+    activations,
+    arithmetic,
+    attention,
+    convolution,
+    indexing,
+    normalization,
+    padding,
+    products,
+    reductions,
+    resize,
+    scattering,
+    shapes,
+    transposed,
+)
+from tensorad.interop.onnx.operators.folding import Handler
+from tensorad.interop.onnx.operators.refused import REFUSED as REFUSED
+
+HANDLERS: Final[Mapping[str, Handler]] = {
+    **arithmetic.HANDLERS,
+    **activations.HANDLERS,
+    **shapes.HANDLERS,
+    **products.HANDLERS,
+    **convolution.HANDLERS,
+    **reductions.HANDLERS,
+    **normalization.HANDLERS,
+    **indexing.HANDLERS,
+    **padding.HANDLERS,
+    **scattering.HANDLERS,
+    **resize.HANDLERS,
+    **transposed.HANDLERS,
+    **attention.HANDLERS,
+}
+"""By the operator's name in ONNX's own domain."""
