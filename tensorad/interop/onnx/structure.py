@@ -9,7 +9,7 @@ from typing import Any, Final
 from tensorad.errors import OnnxError
 from tensorad.topi.arguments import shown
 
-MAX_NODES: Final = 100_000
+MAX_NODES: Final = 50_000
 """Nodes of a model, those of its functions and branches included."""
 MAX_NAME: Final = 4096
 """Characters of a name."""
@@ -73,12 +73,14 @@ def shown_name(text: str) -> str:
     return line if len(text) <= 80 else f"{line}..."
 
 
-def check_name(what: str, name: str) -> str:
+def check_name(what: str, name: object) -> str:
     """A name of a model.
 
     Raises:
-        OnnxError: it is too long.
+        OnnxError: it is too long, or no text.
     """
+    if not isinstance(name, str):  # protobuf gives bytes that are no UTF-8 as they are
+        raise OnnxError(f"{what} has a name that is no text (UTF-8).")
     if len(name) > MAX_NAME:
         raise OnnxError(
             f"{what} has a name of {len(name)} characters.",

@@ -301,7 +301,7 @@ def split(call: Call) -> list[Value]:
             raise OnnxError(f"axis {axis} of extent {extent} does not divide into {count} parts.")
         each = -(-extent // count)
         parts = [max(0, min(each, extent - each * n)) for n in range(count)]
-    if not same_dim(dim_of(sum([dim_expr(n) for n in parts], dim_expr(0))), extent):
+    if not same_dim(total(parts), extent):
         raise OnnxError(f"its parts {tuple(parts)} do not add up to {extent}.")
     if len(parts) != call.outputs or any(isinstance(n, int) and n < 0 for n in parts):
         raise OnnxError(f"its parts {tuple(parts)} are not one for each output.")
@@ -312,6 +312,18 @@ def split(call: Call) -> list[Value]:
         made.append(cut(value, {axis: Cut(extent, start, stop, 1)}))
         start = stop
     return made
+
+
+def total(parts: Sequence[Dim]) -> Dim:
+    """The sum of extents; of numbers without a limit."""
+    numbers = sum([n for n in parts if isinstance(n, int)])
+    sizes = [n for n in parts if isinstance(n, Expr)]
+    return dim_of(sum(sizes, dim_expr(numbers))) if sizes else numbers
+
+
+def times_of(extent: Dim, times: int) -> Dim:
+    """An extent a number of times; a number without a limit."""
+    return extent * times if isinstance(extent, int) else dim_of(extent * times)
 
 
 def expand(call: Call) -> Value:
@@ -333,7 +345,7 @@ def tile(call: Call) -> Value:
         raise OnnxError(
             f"repeats {times} are not one for each axis of {format_shape(value.shape)}."
         )
-    new = tuple([dim_of(dim_expr(n) * t) for n, t in zip(value.shape, times, strict=True)])
+    new = tuple([times_of(n, t) for n, t in zip(value.shape, times, strict=True)])
     check_extents("its output", new)
     if isinstance(value, Known) and count_of(new) <= MAX_FOLDED:
         return Known(np.tile(value.array, times), value.dtype)
