@@ -27,9 +27,10 @@ from tensorad.te.tensors import compute
 from tensorad.te.views import View, selected, whole
 
 _LAST: Final = comm_reducer(lambda x, y: y, lambda dtype: 0, name="set", associative=True)
-_COMBINE: Final[dict[str, object]] = {
+COMBINE: Final[dict[str, object]] = {
     "set": _LAST, "add": "sum", "mul": "prod", "min": "min", "max": "max",
 }  # fmt: skip
+"""Combiners of `scatter` by the words for what is done to an element."""
 _OPERATIONS: Final[dict[str, Callable[[Expr, Expr], Expr]]] = {
     "set": lambda old, new: new,
     "add": lambda old, new: call("add", old, new),
@@ -91,7 +92,7 @@ class Place:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            _refuse(self, name, f"it has {', '.join(_COMBINE)}", "at[i].mul(value)")
+            _refuse(self, name, f"it has {', '.join(COMBINE)}", "at[i].mul(value)")
 
 
 def _refuse(given: Places | Place, name: str, has: str, example: str) -> NoReturn:
@@ -123,7 +124,7 @@ def changed(method: str, view: View, value: object, title: str = "") -> Tensor:
         x.shape,
         view.shape,
         lambda *at: (view.indices(at), new(at)),
-        _COMBINE[method],
+        COMBINE[method],
         x,
         name,
     )

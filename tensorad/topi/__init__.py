@@ -10,6 +10,9 @@ from tensorad.topi.arrange import roll as roll
 from tensorad.topi.arrange import space_to_depth as space_to_depth
 from tensorad.topi.arrange import strided_slice as strided_slice
 from tensorad.topi.arrange import tile as tile
+from tensorad.topi.arrange import tril as tril
+from tensorad.topi.arrange import trilu as trilu
+from tensorad.topi.arrange import triu as triu
 from tensorad.topi.cumulative import cummax as cummax
 from tensorad.topi.cumulative import cummin as cummin
 from tensorad.topi.cumulative import cumprod as cumprod
@@ -21,8 +24,11 @@ from tensorad.topi.indexing import gather as gather
 from tensorad.topi.indexing import gather_nd as gather_nd
 from tensorad.topi.indexing import one_hot as one_hot
 from tensorad.topi.indexing import scatter_add as scatter_add
+from tensorad.topi.indexing import scatter_elements as scatter_elements
+from tensorad.topi.indexing import scatter_nd as scatter_nd
 from tensorad.topi.indexing import segment_sum as segment_sum
 from tensorad.topi.indexing import sequence_mask as sequence_mask
+from tensorad.topi.indexing import take as take
 from tensorad.topi.linalg import batch_matmul as batch_matmul
 from tensorad.topi.linalg import einsum as einsum
 from tensorad.topi.linalg import matmul as matmul
@@ -71,6 +77,7 @@ from tensorad.topi.math import log10 as log10
 from tensorad.topi.math import logical_and as logical_and
 from tensorad.topi.math import logical_not as logical_not
 from tensorad.topi.math import logical_or as logical_or
+from tensorad.topi.math import logical_xor as logical_xor
 from tensorad.topi.math import maximum as maximum
 from tensorad.topi.math import minimum as minimum
 from tensorad.topi.math import mod as mod
@@ -97,10 +104,13 @@ from tensorad.topi.nn import adaptive_pool as adaptive_pool
 from tensorad.topi.nn import batch_norm as batch_norm
 from tensorad.topi.nn import bias_add as bias_add
 from tensorad.topi.nn import binary_cross_entropy as binary_cross_entropy
+from tensorad.topi.nn import celu as celu
 from tensorad.topi.nn import conv1d as conv1d
+from tensorad.topi.nn import conv1d_transpose as conv1d_transpose
 from tensorad.topi.nn import conv2d as conv2d
 from tensorad.topi.nn import conv2d_transpose as conv2d_transpose
 from tensorad.topi.nn import conv3d as conv3d
+from tensorad.topi.nn import conv3d_transpose as conv3d_transpose
 from tensorad.topi.nn import cross_entropy as cross_entropy
 from tensorad.topi.nn import dense as dense
 from tensorad.topi.nn import dropout as dropout
@@ -110,6 +120,8 @@ from tensorad.topi.nn import gelu as gelu
 from tensorad.topi.nn import global_pool as global_pool
 from tensorad.topi.nn import group_norm as group_norm
 from tensorad.topi.nn import hard_sigmoid as hard_sigmoid
+from tensorad.topi.nn import hard_swish as hard_swish
+from tensorad.topi.nn import instance_norm as instance_norm
 from tensorad.topi.nn import kl_div as kl_div
 from tensorad.topi.nn import l1_loss as l1_loss
 from tensorad.topi.nn import l2_normalize as l2_normalize
@@ -119,6 +131,7 @@ from tensorad.topi.nn import log_sigmoid as log_sigmoid
 from tensorad.topi.nn import log_softmax as log_softmax
 from tensorad.topi.nn import lrn as lrn
 from tensorad.topi.nn import lstm_cell as lstm_cell
+from tensorad.topi.nn import mish as mish
 from tensorad.topi.nn import mse_loss as mse_loss
 from tensorad.topi.nn import nll_loss as nll_loss
 from tensorad.topi.nn import pool as pool
@@ -129,6 +142,7 @@ from tensorad.topi.nn import relu as relu
 from tensorad.topi.nn import relu6 as relu6
 from tensorad.topi.nn import rms_norm as rms_norm
 from tensorad.topi.nn import rnn_cell as rnn_cell
+from tensorad.topi.nn import rotary_embedding as rotary_embedding
 from tensorad.topi.nn import selu as selu
 from tensorad.topi.nn import silu as silu
 from tensorad.topi.nn import smooth_l1_loss as smooth_l1_loss
@@ -144,6 +158,7 @@ from tensorad.topi.reduction import min as min
 from tensorad.topi.reduction import prod as prod
 from tensorad.topi.reduction import sum as sum
 from tensorad.topi.reduction import variance as variance
+from tensorad.topi.resampling import interpolate as interpolate
 from tensorad.topi.transform import concatenate as concatenate
 from tensorad.topi.transform import expand_dims as expand_dims
 from tensorad.topi.transform import flatten as flatten
@@ -152,7 +167,6 @@ from tensorad.topi.transform import reshape as reshape
 from tensorad.topi.transform import split as split
 from tensorad.topi.transform import squeeze as squeeze
 from tensorad.topi.transform import stack as stack
-from tensorad.topi.transform import take as take
 from tensorad.topi.transform import transpose as transpose
 
 __all__ = sorted(["nn", *[n for n, v in vars().items() if callable(v) and not n.startswith("_")]])

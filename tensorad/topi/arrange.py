@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.dtypes import to_dtype
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
+from tensorad.te.selection import selection
 from tensorad.topi.arguments import (
     as_integer,
     as_integers,
     as_listed,
+    check_flag,
     check_integer,
+    check_scalar,
     check_word,
     shown,
 )
@@ -85,19 +90,27 @@ def roll(x: Tensor, shift: int, axis: int) -> Tensor:
 
 def strided_slice(
     x: Tensor,
-    begin: Sequence[int],
-    end: Sequence[int],
+    begin: Sequence[Dim | None],
+    end: Sequence[Dim | None],
     strides: Sequence[int] | None = None,
 ) -> Tensor:
     """x[begin[d]:end[d]:strides[d], ...] with Python's rules, one entry per leading axis.
 
+    Slices of axes with a symbolic extent, or by sizes, have to lie inside (a call whose sizes say
+    otherwise is refused); other slices are cut to the axis.
+
+    Args:
+        begin, end: integers, expressions of sizes, or None for the end of the axis; those below
+            0 count from the end of it.
+        strides: integers other than 0; 1 without them.
     Raises:
-        ShapeError: the extent of a cut axis is symbolic.
         DefinitionError: a stride is 0, or the lists differ in length.
     """
     x = check_tensor("strided_slice", "x", x)
     first, last = _positions(begin), _positions(end)
-    steps = (1,) * len(first or ()) if strides is None else as_integers(strides)
+    steps: Sequence[Any] | None = (1,) * len(first or ())
+    if strides is not None:
+        steps = as_integers(strides)
     lists = [n for n in (first, last, steps) if n is not None and len(n) <= x.ndim]
     if len(lists) < 3 or len({len(n) for n in lists}) > 1 or 0 in lists[2]:
         raise DefinitionError(
@@ -107,31 +120,68 @@ def strided_slice(
             f"with {x.ndim} axes.",
             hint="give one begin, end and nonzero stride for each axis to be cut.",
         )
-    ranges: list[range] = []
-    for d, cut in enumerate(zip(*lists, strict=True)):
-        n = x.shape[d]
-        if not isinstance(n, int):
-            raise ShapeError(
-                f"strided_slice: axis {d} of {x.name} has the symbolic extent {n}.",
-                hint="cut it with compute, e.g. compute((n,), lambda i: X[i + start]).",
-            )
-        ranges.append(range(n)[slice(*cut)])
-    shape = (*[len(r) for r in ranges], *x.shape[len(ranges) :])
+    cut = selection(x, tuple([slice(*bounds) for bounds in zip(*lists, strict=True)]))
+    return define(cut.shape, lambda *i: x[cut.indices(i)], "strided_slice")
+
+
+def _positions(given: object) -> tuple[Dim | None, ...] | None:
+    """Ends of slices as a tuple: integers, sizes, or None for the end of an axis."""
+    single = isinstance(given, Expr) or as_integer(given) is not None
+    listed = (given,) if single else as_listed(given)
+    if listed is None:
+        return None
+    bounds = [n if isinstance(n, Expr) else as_integer(n) for n in listed]
+    if any(a is None and n is not None for a, n in zip(bounds, listed, strict=True)):
+        return None
+    return tuple(bounds)
+
+
+def trilu(x: Tensor, k: Any = 0, upper: bool = True) -> Tensor:
+    """The upper or lower triangle of the last two axes of x, 0 elsewhere, as ONNX Trilu.
+
+    Args:
+        k: the diagonal that the triangle ends with: 0 the main one, above it positive, below it
+            negative; an integer, an expression of sizes, or a 0-d tensor of integers.
+        upper: keep column - row >= k; otherwise column - row <= k.
+    Raises:
+        ShapeError: x has less than two axes.
+        DefinitionError: k is no integer.
+    """
+    return _triangle("trilu", x, k, check_flag("trilu", "upper", upper))
+
+
+def triu(x: Tensor, k: Any = 0) -> Tensor:
+    """The upper triangle of the last two axes: `trilu` with upper=True."""
+    return _triangle("triu", x, k, True)
+
+
+def tril(x: Tensor, k: Any = 0) -> Tensor:
+    """The lower triangle of the last two axes: `trilu` with upper=False."""
+    return _triangle("tril", x, k, False)
+
+
+def _triangle(operator: str, x: Tensor, k: object, upper: bool) -> Tensor:
+    x = check_tensor(operator, "x", x)
+    if x.ndim < 2:
+        raise ShapeError(
+            f"{operator}: {x.name} {format_shape(x.shape)} is no matrix.",
+            hint="x has rows and columns as its last two axes.",
+        )
+    scalar = isinstance(k, (Expr, Tensor))
+    diagonal = check_scalar(operator, "k", k) if scalar else check_integer(operator, "k", k)
+    if isinstance(diagonal, Expr) and not diagonal.dtype.is_integer:
+        raise DefinitionError(
+            f"{operator}: k must be an integer, got {diagonal.dtype}.",
+            hint="0 is the main diagonal.",
+        )
+    zero = te.const(0, x.dtype)
 
     def body(*i: Expr) -> Expr:
-        index = [k * r.step + r.start for k, r in zip(i, ranges, strict=False)]
-        return x[(*index, *i[len(ranges) :])]
+        row, column = i[-2:]
+        kept = column - row >= diagonal if upper else column - row <= diagonal
+        return te.select(kept, x[i], zero)  # type: ignore[no-any-return]  # an element
 
-    return define(shape, body, "strided_slice")
-
-
-def _positions(given: object) -> tuple[int | None, ...] | None:
-    """Ends of slices as a tuple: integers, or None for the end of an axis."""
-    single = as_integer(given)
-    listed = (given,) if single is not None else as_listed(given)
-    if listed is None or any(as_integer(n) is None for n in listed if n is not None):
-        return None
-    return tuple([as_integer(n) for n in listed])
+    return define(x.shape, body, operator)
 
 
 def space_to_depth(x: Tensor, block: int) -> Tensor:

@@ -111,6 +111,24 @@ def _binary(name: str, function: Callable[..., object]) -> Callable[[Operand, Op
     return operator
 
 
+def _fmod(a: Expr | float, b: Expr | float) -> Expr:
+    """What is left of a, with its sign, as np.fmod; of integers exactly."""
+    if not (_is_whole(a) and _is_whole(b)):
+        return te.fmod(a, b)  # type: ignore[no-any-return]  # an element
+    rest = as_expr(a % b)
+    other_sign = te.all_of(rest != 0, (rest < 0) != (a < 0))
+    return te.select(other_sign, rest - b, rest)  # type: ignore[no-any-return]  # an element
+
+
+def _is_whole(operand: Expr | float) -> bool:
+    return operand.dtype.is_integer if isinstance(operand, Expr) else isinstance(operand, int)
+
+
+def _xor(a: Expr | float, b: Expr | float) -> Expr:
+    """Whether just one of two conditions holds."""
+    return (as_expr(a) & True) != (as_expr(b) & True)
+
+
 add = _binary("add", op.add)
 subtract = _binary("subtract", op.sub)
 multiply = _binary("multiply", op.mul)
@@ -122,7 +140,7 @@ power = _binary("power", te.pow)
 maximum = _binary("maximum", te.maximum)
 minimum = _binary("minimum", te.minimum)
 atan2 = _binary("atan2", te.atan2)
-fmod = _binary("fmod", te.fmod)
+fmod = _binary("fmod", _fmod)
 less = _binary("less", op.lt)
 less_equal = _binary("less_equal", op.le)
 greater = _binary("greater", op.gt)
@@ -131,6 +149,7 @@ equal = _binary("equal", op.eq)
 not_equal = _binary("not_equal", op.ne)
 logical_and = _binary("logical_and", op.and_)
 logical_or = _binary("logical_or", op.or_)
+logical_xor = _binary("logical_xor", _xor)
 
 
 def logical_not(x: Tensor) -> Tensor:

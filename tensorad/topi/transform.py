@@ -1,4 +1,4 @@
-"""Operators that move elements: reshape, transpose, joining, cutting, padding, gathering."""
+"""Operators that move elements: reshape, transpose, joining, cutting, padding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from tensorad.topi.arguments import (
     shown,
 )
 from tensorad.topi.checks import (
-    check_indices,
     check_tensor,
     check_tensors,
     normalize_axes,
@@ -378,23 +377,3 @@ def _padded(mode: str, k: Expr, n: Expr, before: int, after: int) -> Expr:
         return te.minimum(low, n - 1) if after else low
     mirrored = te.select(i < 0, -i, i) if before else i
     return te.select(mirrored >= n, 2 * (n - 1) - mirrored, mirrored) if after else mirrored
-
-
-def take(x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
-    """x at run-time positions along `axis`; checked at the call.
-
-    Shape: x.shape with that axis replaced by indices.shape.
-
-    Raises:
-        DTypeError: indices are not integers.
-    """
-    x = check_tensor("take", "x", x)
-    indices = check_indices("take", "indices", indices)
-    along = normalize_axis("take", axis, x.ndim)
-    shape = (*x.shape[:along], *indices.shape, *x.shape[along + 1 :])
-
-    def body(*i: Expr) -> Expr:
-        where = indices[i[along : along + indices.ndim]]
-        return x[(*i[:along], where, *i[along + indices.ndim :])]
-
-    return define(shape, body, "take")

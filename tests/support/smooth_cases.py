@@ -113,7 +113,7 @@ def reduced(reducer: Callable[..., Any]) -> Callable[[Tensor], Tensor]:
 SMOOTH: Final = (
     "exp", "exp2", "expm1", "tanh", "sigmoid", "erf", "erfc", "sin", "cos", "tan", "atan", "sinh",
     "cosh", "asinh",
-    "negative", "square", "silu", "gelu", "softplus", "log_sigmoid",
+    "negative", "square", "silu", "gelu", "softplus", "log_sigmoid", "mish",
 )  # fmt: skip
 POSITIVE: Final = tuple([v for v in LINE if v > 0])
 NONZERO: Final = tuple([v for v in LINE if v])
@@ -147,10 +147,14 @@ ELEMENTS: Final[dict[str, Case]] = {
     "leaky_relu": one(topi.leaky_relu, ZEROS),
     "elu": one(topi.elu, bends=ZEROS),
     "elu, alpha 0.5": one(lambda x: topi.elu(x, 0.5), ZEROS),
+    "celu": one(topi.celu, bends=ZEROS),
+    "celu, alpha 0.5": one(lambda x: topi.celu(x, 0.5), bends=ZEROS),
     "selu": one(topi.selu, ZEROS),
     "gelu by tanh": one(lambda x: topi.gelu(x, True)),
     "softplus, beta 2": one(lambda x: topi.softplus(x, 2.0)),
     "hard_sigmoid": one(topi.hard_sigmoid, (3.0, -3.0)),
+    "hard_sigmoid of ONNX": one(lambda x: topi.hard_sigmoid(x, 0.25), (2.0, -2.0)),
+    "hard_swish": one(topi.hard_swish, (3.0, -3.0)),
     "clip": one(lambda x: topi.clip(x, -1.0, 2.0), (-1.0, 2.0)),
     "clip to a point": one(lambda x: topi.clip(x, 0.0, 0.0)),
     "clip to nothing": one(lambda x: topi.clip(x, 1.0, -1.0)),
@@ -234,6 +238,7 @@ def product_of(
 
 IMAGE: Final = (1, 1, 2, 2)
 LABEL: Final = te.const(np.array([1, 0]))
+TURNS: Final = te.const(np.cos(np.arange(2.0)).reshape(1, 2, 1))
 ROWS: Final = te.const(np.array([1, 0, 1, 1]))
 SQUARE: Final = te.const(np.arange(16).reshape(4, 4) % 3)
 
@@ -255,6 +260,7 @@ JOINT: Final[dict[str, Case]] = {
     "l2_normalize": fours(lambda x: topi.l2_normalize(x, epsilon=0.25)),
     "batch_norm": fours(shaped((2, 2), lambda x: topi.batch_norm(x, epsilon=0.5))),
     "group_norm": fours(shaped((1, 4), lambda x: topi.group_norm(x, 2, epsilon=0.5))),
+    "instance_norm": fours(shaped((1, 2, 2), lambda x: topi.instance_norm(x, epsilon=0.5))),
     "lrn": fours(shaped((1, 4), lambda x: topi.lrn(x, 3))),
     "pool": fours(shaped(IMAGE, lambda x: topi.pool(x, 2, 1)), AT_THE_TOP),
     "pool1d": fours(shaped((1, 1, 4), lambda x: topi.pool1d(x, 4, 1)), AT_THE_TOP),
@@ -292,6 +298,10 @@ JOINT: Final[dict[str, Case]] = {
     "conv1d": product_of(lambda a, b: topi.conv1d(a, b, padding=1), (1, 1, 4), (2, 1, 2)),
     "conv2d": product_of(lambda a, b: topi.conv2d(a, b, padding=1), IMAGE, IMAGE),
     "conv3d": product_of(topi.conv3d, (1, 1, 1, 2, 2), (1, 1, 1, 2, 2)),
+    "conv1d_transpose": product_of(
+        lambda a, b: topi.conv1d_transpose(a, b, 2, groups=2), (1, 2, 2), (2, 1, 2)
+    ),
+    "conv3d_transpose": product_of(topi.conv3d_transpose, (1, 1, 1, 2, 2), (1, 1, 1, 2, 2)),
     "conv2d_transpose": product_of(lambda a, b: topi.conv2d_transpose(a, b, 2), IMAGE, IMAGE),
     "sum by index": fours(reduced(te.sum)),
     "prod by index": fours(reduced(te.prod)),
@@ -325,6 +335,7 @@ LINEAR: Final[dict[str, Callable[[Tensor], Any]]] = {
     "gather": lambda x: topi.gather(topi.reshape(x, (4, 4)), SQUARE, 1),
     "gather_nd": lambda x: topi.gather_nd(topi.reshape(x, (2, 1, 2, 4)), ROWS),
     "mean": topi.mean,
+    "interpolate": lambda x: topi.interpolate(x, scales=1.5, axes=(1, 3), mode="cubic"),
     "meshgrid": lambda x: topi.meshgrid(*[topi.reshape(x, (16,))] * 2),
     "pad": lambda x: topi.pad(x, 1),
     "repeat": lambda x: topi.repeat(x, 2, 1),
@@ -333,6 +344,13 @@ LINEAR: Final[dict[str, Callable[[Tensor], Any]]] = {
     "roll": lambda x: topi.roll(x, 1, 1),
     "scatter_add": lambda x: topi.scatter_add(
         topi.reshape(x, (4, 4)), SQUARE, topi.reshape(x, (4, 4))
+    ),
+    "rotary_embedding": lambda x: topi.rotary_embedding(x, TURNS, TURNS * 0.5),
+    "scatter_elements": lambda x: topi.scatter_elements(
+        topi.reshape(x, (4, 4)), SQUARE, topi.reshape(x, (4, 4)), 1
+    ),
+    "scatter_nd": lambda x: topi.scatter_nd(
+        topi.reshape(x, (4, 4)), topi.reshape(ROWS, (1, 4)), topi.reshape(x, (4, 4))
     ),
     "segment_sum": lambda x: topi.segment_sum(topi.reshape(x, (4, 4)), ROWS, 2),
     "sequence_mask": lambda x: topi.sequence_mask(topi.reshape(x, (4, 4)), ROWS),
@@ -345,6 +363,9 @@ LINEAR: Final[dict[str, Callable[[Tensor], Any]]] = {
     "take": lambda x: topi.take(x, ROWS, 1),
     "tile": lambda x: topi.tile(x, 2),
     "transpose": topi.transpose,
+    "tril": lambda x: topi.tril(x, 1),
+    "trilu": lambda x: topi.trilu(x, 1),
+    "triu": topi.triu,
     "upsampling": topi.upsampling,
 }
 """Operators that move, copy and add up elements: of a tensor of shape (1, 4, 2, 2)."""
@@ -353,7 +374,7 @@ WITHOUT: Final = {
     "integers": ("argmax", "argmin", "floor_divide", "mod"),
     "truth values": (
         "equal", "greater", "greater_equal", "isfinite", "isnan", "less", "less_equal",
-        "logical_and", "logical_not", "logical_or", "not_equal",
+        "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",
     ),
     "constants": ("arange", "full", "full_like", "one_hot"),
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -66,6 +68,55 @@ def test_strided_slice(
     assert y.shape == cut.shape
     if cut.size:
         expect(y, {x: xs}, cut)
+
+
+SYMBOLIC = [
+    ((1,), (None,), None),
+    ((None,), (-2,), (2,)),
+    ((None,), (None,), (-1,)),
+    ((-1,), (1,), (-2,)),
+    ((1, 3), (4, None), (2, -1)),
+]
+
+
+@pytest.mark.parametrize(("begin", "end", "steps"), SYMBOLIC)
+def test_strided_slice_of_a_symbolic_axis(begin: Any, end: Any, steps: Any) -> None:
+    x = te.placeholder((te.size("n"), 4), "float64", name="X")
+    y = topi.strided_slice(x, begin, end, steps)
+    strides = steps or (1,) * len(begin)
+    for n in (4, 7):
+        xs = rng.standard_normal((n, 4))
+        cut = xs[tuple(slice(*s) for s in zip(begin, end, strides, strict=True))]
+        np.testing.assert_array_equal(interpret(y, {x: xs}), cut)
+    gradcheck(y, [x], arrays={x: rng.standard_normal((5, 4))})
+
+
+def test_strided_slice_by_sizes() -> None:
+    n = te.size("n")
+    x, xs = te.placeholder((2 * n,), "float64", name="X"), rng.standard_normal(6)
+    y = topi.strided_slice(x, n, (None,))
+    np.testing.assert_array_equal(interpret(y, {x: xs}, sizes={"n": 3}), xs[3:])
+
+
+def test_a_slice_that_sizes_leave_nothing_of() -> None:
+    x = te.placeholder((te.size("n"),), name="X")
+    with pytest.raises(ShapeError) as refused:
+        interpret(topi.strided_slice(x, (3,), (None,)), {x: np.zeros(2)})
+    assert str(refused.value) == (
+        "strided_slice would have the shape (-1,) at n = 2.\n"
+        "  in: strided_slice : float32 (n - 3,)\n"
+        "  hint: pass larger arrays, or state the smallest size with ta.assume."
+    )
+
+
+@pytest.mark.parametrize("k", [-4, -1, 0, 2, 9])
+def test_triangles(k: int) -> None:
+    x, xs = tensor(2, 3, 4)
+    diagonal = te.placeholder((), "int64", name="K")
+    for upper, function, of in ((True, topi.triu, np.triu), (False, topi.tril, np.tril)):
+        for y in (function(x, k), topi.trilu(x, k, upper), topi.trilu(x, diagonal, upper)):
+            np.testing.assert_array_equal(interpret(y, {x: xs, diagonal: np.array(k)}), of(xs, k))
+    gradcheck(topi.tril(x, k), [x], arrays={x: xs})
 
 
 def test_space_to_depth_and_back() -> None:
@@ -256,6 +307,24 @@ def a_slice_without_begin() -> None:
 
 @CASES.refused(
     ShapeError,
+    "triu: V (6,) is no matrix.",
+    "  hint: x has rows and columns as its last two axes.",
+)
+def a_triangle_of_a_vector() -> None:
+    topi.triu(te.placeholder((6,), name="V"))
+
+
+@CASES.refused(
+    DefinitionError,
+    "trilu: k must be an integer, got float32.",
+    "  hint: 0 is the main diagonal.",
+)
+def a_diagonal_between_others() -> None:
+    topi.trilu(X, te.placeholder((), name="K"))
+
+
+@CASES.refused(
+    ShapeError,
     "space_to_depth: P (1, 3, 4, 6) does not divide into blocks of 4.",
     "  hint: extents must be numbers and multiples of the block.",
 )
@@ -320,7 +389,7 @@ def segments_of_other_rows() -> None:
 @CASES.refused(
     DefinitionError,
     "resize: method must be 'nearest' or 'bilinear', got 'cubic'.",
-    "  hint: write another interpolation with compute.",
+    "  hint: interpolate has other ones.",
 )
 def another_interpolation() -> None:
     topi.resize(IMAGE, 8, "cubic")

@@ -50,6 +50,10 @@ ACTIVATIONS: list[tuple[Callable[[Tensor], Tensor], Callable[[Array], Array]]] =
     (lambda x: nn.softplus(x, 2.0), lambda x: np.log1p(np.exp(2 * x)) / 2),
     (nn.log_sigmoid, lambda x: np.log(sigmoid(x))),
     (nn.hard_sigmoid, lambda x: np.clip(x / 6 + 0.5, 0, 1)),
+    (lambda x: nn.hard_sigmoid(x, 0.2, 0.4), lambda x: np.clip(0.2 * x + 0.4, 0, 1)),
+    (nn.hard_swish, lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+    (nn.mish, lambda x: x * np.tanh(np.log1p(np.exp(x)))),
+    (lambda x: nn.celu(x, 2.0), lambda x: np.where(x > 0, x, 2 * np.expm1(x / 2))),
 ]  # fmt: skip
 
 
@@ -110,6 +114,49 @@ def test_group_norm() -> None:
     (x, xs), (s, ss) = tensor(2, 4, 3), tensor(4, name="S")
     expected = moments(xs.reshape(2, 2, 2, 3), (2, 3)).reshape(2, 4, 3) * ss[:, None]
     expect(nn.group_norm(x, 2, s), {x: xs, s: ss}, expected)
+
+
+@pytest.mark.slow
+def test_instance_norm() -> None:
+    (x, xs), (s, ss) = tensor(2, 3, 4), tensor(3, name="S")
+    expected = moments(xs, (2,)) * ss[:, None] + 2 * ss[:, None]
+    expect(nn.instance_norm(x, s, s * 2), {x: xs, s: ss}, expected)
+
+
+def rotated(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
+    """The last axis as complex numbers (its halves, or neighbours) times cos + i sin."""
+    half = cos.shape[-1]
+    first, second = (slice(0, 2 * half, 2), slice(1, 2 * half, 2))
+    if not interleaved:
+        first, second = slice(0, half), slice(half, 2 * half)
+    turned = (x[..., first] + 1j * x[..., second]) * (cos + 1j * sin)
+    y = x.copy()
+    y[..., first], y[..., second] = turned.real, turned.imag
+    return y
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rotary_embedding(interleaved: bool) -> None:
+    (x, xs), (c, cs), (s, ss) = (
+        tensor(1, 2, 3, 4),
+        tensor(1, 3, 2, name="C"),
+        tensor(1, 3, 2, name="S"),
+    )
+    expected = rotated(xs, cs[:, None], ss[:, None], interleaved)
+    expect(nn.rotary_embedding(x, c, s, None, interleaved), {x: xs, c: cs, s: ss}, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rotary_embedding_of_a_part_at_positions(interleaved: bool) -> None:
+    """Heads side by side, of which the first four elements are turned."""
+    (x, xs), (c, cs), (s, ss) = tensor(2, 3, 10), tensor(4, 2, name="C"), tensor(4, 2, name="S")
+    p, at = te.placeholder((2, 3), "int64", name="P"), np.array([[3, 0, 3], [1, 2, 0]])
+    heads = xs.reshape(2, 3, 2, 5)
+    expected = rotated(heads, cs[at][:, :, None], ss[at][:, :, None], interleaved)
+    y = nn.rotary_embedding(x, c, s, p, interleaved, heads=2, dimension=4)
+    expect(y, {x: xs, c: cs, s: ss, p: at}, expected.reshape(2, 3, 10))
 
 
 def test_l2_normalize_and_lrn() -> None:
@@ -201,6 +248,60 @@ def test_layers_agree_with_torch() -> None:
 
 CASES = Refusals()
 X = te.placeholder((2, 6), name="X")
+
+
+HEADS = te.placeholder((1, 2, 3, 4), name="H")
+ANGLES = te.placeholder((1, 3, 2), name="A")
+
+
+@CASES.refused(
+    ShapeError,
+    "instance_norm: A (2, 6) has no spatial axis.",
+    "  hint: x has a batch axis, channels and at least one more axis.",
+)
+def an_instance_without_space() -> None:
+    nn.instance_norm(te.placeholder((2, 6), name="A"))
+
+
+@CASES.refused(DefinitionError, "celu: alpha must be positive, got 0.", "  hint: use alpha=1.")
+def a_celu_without_a_slope() -> None:
+    nn.celu(HEADS, 0)
+
+
+@CASES.refused(
+    ShapeError,
+    "rotary_embedding: A must have 3 or 4 axes, but has shape (2, 6).",
+    "  hint: shape (batch, heads, sequence, size) or (batch, sequence, heads * size).",
+)
+def a_rotation_of_a_matrix() -> None:
+    nn.rotary_embedding(te.placeholder((2, 6), name="A"), ANGLES, ANGLES)
+
+
+@CASES.refused(
+    ShapeError,
+    "rotary_embedding: A (1, 3, 2) does not divide into 0 heads.",
+    "  hint: give heads=, which divides the last extent of x.",
+)
+def heads_that_nobody_counts() -> None:
+    nn.rotary_embedding(ANGLES, ANGLES, ANGLES)
+
+
+@CASES.refused(
+    ShapeError,
+    "rotary_embedding: 3 of the 4 elements of a head of H cannot be turned in pairs.",
+    "  hint: dimension is even and at most the size of a head, which is a number.",
+)
+def an_odd_dimension() -> None:
+    nn.rotary_embedding(HEADS, ANGLES, ANGLES, dimension=3)
+
+
+@CASES.refused(
+    ShapeError,
+    "rotary_embedding: half the turned elements and axis 2 of A differ: 1 and 2.",
+    "  hint: change the shape of one of them.",
+)
+def angles_of_more_pairs() -> None:
+    nn.rotary_embedding(HEADS, ANGLES, ANGLES, dimension=2)
 
 
 @CASES.refused(DefinitionError, "softplus: beta must be positive, got 0.", "  hint: use beta=1.")

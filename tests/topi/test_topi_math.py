@@ -84,11 +84,24 @@ def test_integer_division_and_remainder_round_down() -> None:
     np.testing.assert_array_equal(interpret(topi.mod(n, -3), {n: v}), v % -3)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8"])
+def test_fmod_of_integers_has_the_sign_of_the_first(dtype: str) -> None:
+    pairs = np.array([(a, b) for a in (0, 5, 7, 96, 127) for b in (1, 3, 7, 100)], dtype)
+    signs = (1,) if dtype == "uint8" else (1, -1)
+    a, b = np.array([(s * x, t * y) for x, y in pairs for s in signs for t in signs], dtype).T
+    m, n = (te.placeholder(a.shape, dtype, name=name) for name in "MN")
+    y = topi.fmod(m, n)
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(interpret(y, {m: a, n: b}), np.fmod(a, b))
+    np.testing.assert_array_equal(interpret(topi.fmod(m, 7), {m: a}), np.fmod(a, 7))
+
+
 def test_logic() -> None:
     p, q = topi.greater(X, 0.5), topi.less(B, 0.5)
     values = {X: x, B: b}
     np.testing.assert_array_equal(interpret(topi.logical_and(p, q), values), (x > 0.5) & (b < 0.5))
     np.testing.assert_array_equal(interpret(topi.logical_or(p, q), values), (x > 0.5) | (b < 0.5))
+    np.testing.assert_array_equal(interpret(topi.logical_xor(p, q), values), (x > 0.5) ^ (b < 0.5))
     np.testing.assert_array_equal(interpret(topi.logical_not(q), values), ~(b < 0.5))
 
 

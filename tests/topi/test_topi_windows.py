@@ -106,6 +106,47 @@ def test_conv2d_transpose_is_differentiated(
     gradcheck(topi.nn.conv2d_transpose(v, w, strides, padding, extra, dilation, groups), [v, w])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("rank", [1, 3])
+def test_transposed_maps_of_other_ranks(rank: int, groups: int) -> None:
+    forward = (topi.nn.conv1d, None, topi.nn.conv3d)[rank - 1]
+    backward = (topi.nn.conv1d_transpose, None, topi.nn.conv3d_transpose)[rank - 1]
+    assert forward is not None and backward is not None
+    extents, kernel = (3, 2, 2)[:rank], (2, 1, 3)[:rank]
+    (v, vs), (w, ws) = tensor(1, 2, *extents, name="V"), tensor(2, 4 // groups, *kernel, name="W")
+    stride, pads, spread = (2, 1, 3)[:rank], (1, 0, 1, 0, 0, 2)[: 2 * rank], (1, 2, 1)[:rank]
+    back = backward(v, w, stride, pads, (1, 0, 0)[:rank], spread, groups)
+    (u, us) = tensor(*[int(str(n)) for n in back.shape], name="U")
+    there = forward(u, w, stride, pads, spread, groups)
+    assert there.shape == v.shape
+    left = (interpret(there, {u: us, w: ws}) * vs).sum()
+    right = (us * interpret(back, {v: vs, w: ws})).sum()
+    np.testing.assert_allclose(left, right, rtol=1e-12)
+    gradcheck(back, [v, w], arrays={v: vs, w: ws})
+
+
+@pytest.mark.parametrize(
+    ("word", "around", "kernel"),
+    [("same_upper", (1, 1), 4), ("same_upper", (0, 1), 3), ("same_lower", (1, 0), 3)],
+)
+def test_padding_that_multiplies_the_extents(
+    word: str, around: tuple[int, int], kernel: int
+) -> None:
+    (v, vs), (w, ws) = tensor(1, 1, 3, name="V"), tensor(1, 1, kernel, name="W")
+    y, z = (topi.nn.conv1d_transpose(v, w, 2, p) for p in (word, around))
+    assert y.shape == (1, 1, 6)
+    np.testing.assert_array_equal(*[interpret(t, {v: vs, w: ws}) for t in (y, z)])
+
+
+def test_padding_of_a_kernel_narrower_than_the_stride() -> None:
+    (v, vs), (w, ws) = tensor(1, 1, 2, name="V"), tensor(1, 1, 1, name="W")
+    y = topi.nn.conv1d_transpose(v, w, 3, "same_upper")
+    assert y.shape == (1, 1, 6)
+    expected = [vs[0, 0, 0] * ws[0, 0, 0], 0, 0, vs[0, 0, 1] * ws[0, 0, 0], 0, 0]
+    np.testing.assert_allclose(interpret(y, {v: vs, w: ws})[0, 0], expected)
+
+
 CEILING = [
     # extent, kernel, stride, (before, after), windows
     (6, 3, 2, (0, 0), 3),
@@ -201,6 +242,16 @@ def channels_that_do_not_fit() -> None:
 )
 def transposed_channels_that_do_not_fit() -> None:
     topi.nn.conv2d_transpose(X, te.placeholder((3, 2, 2, 2), name="W"))
+
+
+@CASES.refused(
+    ShapeError,
+    "conv1d_transpose: padding 'same_upper' of the symbolic kernel (2, 1, k).",
+    "  hint: give the padding as integers.",
+)
+def words_for_a_symbolic_kernel() -> None:
+    kernel = te.placeholder((2, 1, te.size("k")), name="W")
+    topi.nn.conv1d_transpose(te.placeholder((1, 2, 3), name="X"), kernel, padding="same_upper")
 
 
 @CASES.refused(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from functools import reduce
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from tensorad import config
 from tensorad.errors import InternalError, LimitError, ShapeError
@@ -78,7 +78,8 @@ def shape_values(shape: Shape, sizes: Mapping[Expr, int]) -> tuple[int, ...]:
     return tuple([n if isinstance(n, int) else size_value(n, sizes) for n in shape])
 
 
-def _negative(t: Tensor, shape: tuple[int, ...], sizes: Mapping[Expr, int]) -> ShapeError:
+def negative_extent(t: Tensor, shape: tuple[int, ...], sizes: Mapping[Expr, Any]) -> ShapeError:
+    """What is said of a tensor that would have less than no elements."""
     values = ", ".join([f"{s} = {n}" for s, n in sizes.items() if isinstance(s, Size)])
     return ShapeError(
         f"{t.name} would have the shape {shape} at {values}.",
@@ -96,7 +97,7 @@ def bytes_of(t: Tensor, sizes: Mapping[Expr, int]) -> int:
     """
     shape = shape_values(t.shape, sizes)
     if min(shape, default=0) < 0:
-        raise _negative(t, shape, sizes)
+        raise negative_extent(t, shape, sizes)
     size_bytes = prod(shape) * t.dtype.size_bytes
     limit = config.current().max_bytes
     if size_bytes > limit:

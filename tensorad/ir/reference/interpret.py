@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorad.errors import BindError, DTypeError, InternalError, ShapeError
 from tensorad.ir.analysis.blocks import ops_between, saves_of
+from tensorad.ir.analysis.sizes import negative_extent
 from tensorad.ir.arrays.arguments import check_arrays, check_sizes, check_tensors
 from tensorad.ir.arrays.scan_outputs import last_states, states_after, states_before
 from tensorad.ir.dtypes import BOOL, DType
@@ -173,7 +174,16 @@ class _Run:
         return [self.arrays[t] for t in roots]
 
     def shape(self, t: Tensor | Op) -> tuple[int, ...]:
-        return tuple([n if isinstance(n, int) else int(self.value(n, self.sizes)) for n in t.shape])
+        """The extents in numbers.
+
+        Raises:
+            ShapeError: one is negative.
+        """
+        shape = [n if isinstance(n, int) else int(self.value(n, self.sizes)) for n in t.shape]
+        if min(shape, default=0) < 0:
+            made = t if isinstance(t, Tensor) else outputs(t)[0]
+            raise negative_extent(made, tuple(shape), self.sizes)
+        return tuple(shape)
 
     def run_op(self, op: Op) -> list[Array]:
         match op:

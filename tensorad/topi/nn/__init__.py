@@ -1,11 +1,14 @@
 """Neural network operators: layers, convolutions, pooling, normalisation, losses."""
 
+from tensorad.topi.nn.activation import celu as celu
 from tensorad.topi.nn.activation import dropout as dropout
 from tensorad.topi.nn.activation import elu as elu
 from tensorad.topi.nn.activation import gelu as gelu
 from tensorad.topi.nn.activation import hard_sigmoid as hard_sigmoid
+from tensorad.topi.nn.activation import hard_swish as hard_swish
 from tensorad.topi.nn.activation import leaky_relu as leaky_relu
 from tensorad.topi.nn.activation import log_sigmoid as log_sigmoid
+from tensorad.topi.nn.activation import mish as mish
 from tensorad.topi.nn.activation import prelu as prelu
 from tensorad.topi.nn.activation import relu as relu
 from tensorad.topi.nn.activation import relu6 as relu6
@@ -15,9 +18,11 @@ from tensorad.topi.nn.activation import silu as silu
 from tensorad.topi.nn.activation import softplus as softplus
 from tensorad.topi.nn.activation import tanh as tanh
 from tensorad.topi.nn.convolution import conv1d as conv1d
+from tensorad.topi.nn.convolution import conv1d_transpose as conv1d_transpose
 from tensorad.topi.nn.convolution import conv2d as conv2d
 from tensorad.topi.nn.convolution import conv2d_transpose as conv2d_transpose
 from tensorad.topi.nn.convolution import conv3d as conv3d
+from tensorad.topi.nn.convolution import conv3d_transpose as conv3d_transpose
 from tensorad.topi.nn.linear import bias_add as bias_add
 from tensorad.topi.nn.linear import dense as dense
 from tensorad.topi.nn.linear import flatten as flatten
@@ -32,6 +37,7 @@ from tensorad.topi.nn.losses import smooth_l1_loss as smooth_l1_loss
 from tensorad.topi.nn.losses import triplet_margin_loss as triplet_margin_loss
 from tensorad.topi.nn.normalization import batch_norm as batch_norm
 from tensorad.topi.nn.normalization import group_norm as group_norm
+from tensorad.topi.nn.normalization import instance_norm as instance_norm
 from tensorad.topi.nn.normalization import l2_normalize as l2_normalize
 from tensorad.topi.nn.normalization import layer_norm as layer_norm
 from tensorad.topi.nn.normalization import log_softmax as log_softmax
@@ -45,5 +51,6 @@ from tensorad.topi.nn.pooling import pool1d as pool1d
 from tensorad.topi.nn.pooling import pool3d as pool3d
 from tensorad.topi.nn.recurrent import lstm_cell as lstm_cell
 from tensorad.topi.nn.recurrent import rnn_cell as rnn_cell
+from tensorad.topi.nn.rotary import rotary_embedding as rotary_embedding
 
 __all__ = sorted(n for n, v in vars().items() if callable(v) and not n.startswith("_"))

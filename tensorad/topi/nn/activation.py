@@ -137,11 +137,40 @@ def log_sigmoid(x: Tensor) -> Tensor:
     return _pointwise("log_sigmoid", x, _log_sigmoid)
 
 
-def hard_sigmoid(x: Tensor) -> Tensor:
-    """clip(x / 6 + 1/2, 0, 1); derivative 0 at -3 and at 3."""
-    return _pointwise(
-        "hard_sigmoid", x, lambda v: te.minimum(1.0, te.maximum(0.0, v * (1.0 / 6) + 0.5))
-    )
+def hard_sigmoid(x: Tensor, alpha: float = 1.0 / 6, beta: float = 0.5) -> Tensor:
+    """clip(alpha * x + beta, 0, 1); derivative 0 at both ends, by default -3 and 3.
+
+    ONNX's HardSigmoid has alpha=0.2 where none is given.
+    """
+    alpha = check_scalar("hard_sigmoid", "alpha", alpha)
+    beta = check_scalar("hard_sigmoid", "beta", beta)
+    return _pointwise("hard_sigmoid", x, lambda v: _clipped(v * alpha + beta))
+
+
+def _clipped(v: Expr) -> Expr:
+    """min(1, max(0, v)); at both ends the bound wins."""
+    inside: Expr = te.minimum(1.0, te.maximum(0.0, v))
+    return inside
+
+
+def hard_swish(x: Tensor) -> Tensor:
+    """x * clip(x / 6 + 1/2, 0, 1); derivative 0 at -3, 1 at 3 (Howard et al. 2019, section 5.2)."""
+    return _pointwise("hard_swish", x, lambda v: v * _clipped(v * (1.0 / 6) + 0.5))
+
+
+def mish(x: Tensor) -> Tensor:
+    """x * tanh(log(1 + exp(x))), without overflow (Misra 2019)."""
+    return _pointwise("mish", x, lambda v: v * te.tanh(_softplus(v)))
+
+
+def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    """x where x > 0, otherwise alpha * (exp(x / alpha) - 1): slope 1 at 0 (Barron 2017).
+
+    Raises:
+        DefinitionError: alpha is not positive.
+    """
+    alpha = check_positive("celu", "alpha", alpha)
+    return _pointwise("celu", x, lambda v: te.select(v > 0, v, te.expm1(v * (1.0 / alpha)) * alpha))
 
 
 def dropout(x: Tensor, mask: Tensor, rate: float = 0.5) -> Tensor:

@@ -8,7 +8,7 @@ from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
 from tensorad.ir.arrays.elementwise import broadcast_read
 from tensorad.ir.expr import Expr
-from tensorad.ir.tensor import Tensor, dim_expr
+from tensorad.ir.tensor import Tensor, dim_expr, format_shape
 from tensorad.topi import math, reduction, transform
 from tensorad.topi.arguments import check_integer, check_number, check_scalar
 from tensorad.topi.checks import (
@@ -187,6 +187,38 @@ def group_norm(
         return _affine(normal[(n, c // size, c % size, *rest)], (c,), scale, shift)
 
     return define(x.shape, body, "group_norm")
+
+
+def instance_norm(
+    x: Tensor,
+    scale: Tensor | None = None,
+    shift: Tensor | None = None,
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift, moments of each image's channels.
+
+    Source: Ulyanov, Vedaldi, Lempitsky, Instance Normalization (2016); ONNX
+    InstanceNormalization.
+
+    Args:
+        x: shape (n, channels, ...), moments over the axes from 2 on.
+        scale, shift: shape (channels,).
+    Raises:
+        ShapeError: x has no spatial axis, or the number of channels differs.
+    """
+    x = check_tensor("instance_norm", "x", x)
+    epsilon = check_scalar("instance_norm", "epsilon", epsilon)
+    if x.ndim < 3:
+        raise ShapeError(
+            f"instance_norm: {x.name} {format_shape(x.shape)} has no spatial axis.",
+            hint="x has a batch axis, channels and at least one more axis.",
+        )
+    scale = check_optional("instance_norm", "scale", scale, 1)
+    shift = check_optional("instance_norm", "shift", shift, 1)
+    for t in (scale, shift):
+        if t is not None:
+            check_same("instance_norm", x, 1, t, 0)
+    return _normalize("instance_norm", x, tuple(range(2, x.ndim)), (1,), scale, shift, epsilon)
 
 
 def l2_normalize(x: Tensor, axis: Axes = -1, epsilon: float = 1e-12) -> Tensor:

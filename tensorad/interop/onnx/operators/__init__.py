@@ -6,13 +6,17 @@ from typing import Final
 from tensorad.interop.onnx.operators import (
     activations,
     arithmetic,
+    attention,
     convolution,
     indexing,
     normalization,
     padding,
     products,
     reductions,
+    resize,
+    scattering,
     shapes,
+    transposed,
 )
 from tensorad.interop.onnx.operators.folding import Handler
 from tensorad.interop.onnx.operators.refused import REFUSED as REFUSED
@@ -27,5 +31,9 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **normalization.HANDLERS,
     **indexing.HANDLERS,
     **padding.HANDLERS,
+    **scattering.HANDLERS,
+    **resize.HANDLERS,
+    **transposed.HANDLERS,
+    **attention.HANDLERS,
 }
 """By the operator's name in ONNX's own domain."""

@@ -52,12 +52,12 @@ def selu(call: Call) -> Value:
 
 def hard_sigmoid(call: Call) -> Value:
     """alpha * x + beta between 0 and 1."""
-    alpha, beta = call.number("alpha", 0.2), call.number("beta", 0.5)
-    return pointwise(
-        "hard_sigmoid",
-        call.tensor(0),
-        lambda v: te.minimum(1.0, te.maximum(0.0, v * alpha + beta)),
-    )
+    return topi.nn.hard_sigmoid(call.tensor(0), call.number("alpha", 0.2), call.number("beta", 0.5))
+
+
+def celu(call: Call) -> Value:
+    """x where it is positive, otherwise alpha * (exp(x / alpha) - 1)."""
+    return topi.nn.celu(call.tensor(0), call.number("alpha", 1.0))
 
 
 def gelu(call: Call) -> Value:
@@ -116,6 +116,9 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "Elu": elu,
     "Selu": selu,
     "HardSigmoid": hard_sigmoid,
+    "HardSwish": _of(topi.nn.hard_swish),
+    "Mish": _of(topi.nn.mish),
+    "Celu": celu,
     "Gelu": gelu,
     "ThresholdedRelu": thresholded_relu,
     "Softmax": softmax,

@@ -49,6 +49,28 @@ def quotient(a: Tensor, b: Tensor) -> Tensor:
     return topi.where(up, down + 1, down)
 
 
+def remainder(call: Call) -> Value:
+    """What division leaves, of the divisor's sign, or with fmod of the dividend's."""
+    if call.flag("fmod", False):
+        known = folded(call, _truncated_remainder)
+        return topi.fmod(call.tensor(0), call.tensor(1)) if known is None else known
+    known = folded(call, np.mod)
+    if known is not None:
+        return known
+    a, b = call.tensor(0), call.tensor(1)
+    if not a.dtype.is_float:
+        return topi.mod(a, b)
+    rest = topi.fmod(a, b)
+    other_sign = topi.logical_xor(topi.less(rest, 0), topi.less(b, 0))
+    moved = topi.logical_and(topi.not_equal(rest, 0), other_sign)
+    return topi.where(moved, topi.add(rest, b), rest)
+
+
+def _truncated_remainder(a: Array, b: Array) -> Array:
+    """np.fmod, also of sizes, which are not negative."""
+    return np.asarray(a % b if object in (a.dtype, b.dtype) else np.fmod(a, b))
+
+
 def power(call: Call) -> Value:
     """Powers, of the dtype of the base."""
     dtype = call.dtype(0)
@@ -159,6 +181,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "Sub": elementwise(np.subtract, topi.subtract),
     "Mul": elementwise(np.multiply, topi.multiply),
     "Div": divide,
+    "Mod": remainder,
     "Pow": power,
     "Neg": elementwise(np.negative, topi.negative),
     "Abs": elementwise(np.abs, topi.abs),
@@ -197,6 +220,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "GreaterOrEqual": elementwise(_opposite(less_arrays), topi.greater_equal, BOOL),
     "And": elementwise(np.logical_and, topi.logical_and),
     "Or": elementwise(np.logical_or, topi.logical_or),
+    "Xor": elementwise(np.logical_xor, topi.logical_xor),
     "Not": elementwise(np.logical_not, topi.logical_not),
     "Where": where,
     "Identity": identity,

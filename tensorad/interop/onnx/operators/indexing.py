@@ -7,21 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from tensorad import te, topi
+from tensorad import topi
 from tensorad.errors import OnnxError
 from tensorad.interop.onnx.calls import Call, axis_of
 from tensorad.interop.onnx.operators.folding import Handler
 from tensorad.interop.onnx.values import Known, Value, as_tensor
-from tensorad.ir.expr import Expr
-from tensorad.ir.tensor import Dim, Tensor, dim_expr
+from tensorad.ir.tensor import Tensor
 from tensorad.topi.definition import define
-
-
-def from_start(index: Expr, extent: Dim) -> Expr:
-    """An index in [-n, n) as one in [0, n)."""
-    wide = index.astype("int64")
-    chosen: Expr = te.select(wide < 0, wide + dim_expr(extent), wide)
-    return chosen
 
 
 def gather(call: Call) -> Value:
@@ -39,23 +31,13 @@ def gather(call: Call) -> Value:
         if index.array.size == 1:
             return _at_one(as_tensor(value), axis, int(index.array.item()), index.array.ndim)
         return topi.take(as_tensor(value), as_tensor(index), axis)
-    return _gathered(as_tensor(value), as_tensor(index), axis)
+    return topi.take(as_tensor(value), as_tensor(index), axis)
 
 
 def _at_one(x: Tensor, axis: int, place: int, ndim: int) -> Tensor:
     """One slice of an axis, in place of which there are `ndim` axes of extent 1."""
     shape = (*x.shape[:axis], *(1,) * ndim, *x.shape[axis + 1 :])
     return define(shape, lambda *i: x[(*i[:axis], place, *i[axis + ndim :])], "gather")
-
-
-def _gathered(x: Tensor, index: Tensor, axis: int) -> Tensor:
-    shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
-
-    def body(*i: Expr) -> Expr:
-        place = from_start(index[i[axis : axis + index.ndim]], x.shape[axis])
-        return x[(*i[:axis], place, *i[axis + index.ndim :])]
-
-    return define(shape, body, "gather")
 
 
 HANDLERS: Final[Mapping[str, Handler]] = {"Gather": gather}

@@ -85,6 +85,12 @@ def group_norm(call: Call) -> Value:
     return topi.nn.group_norm(x, groups, scale, shift, call.number("epsilon", 1e-5))
 
 
+def instance_norm(call: Call) -> Value:
+    """Over all axes behind the channels."""
+    x, scale, shift = (call.tensor(n) for n in range(3))
+    return topi.nn.instance_norm(x, scale, shift, call.number("epsilon", 1e-5))
+
+
 def lrn(call: Call) -> Value:
     """Divided by a power of a sum of squares of neighbouring channels."""
     return topi.nn.lrn(
@@ -119,6 +125,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "LayerNormalization": layer_norm,
     "RMSNormalization": rms_norm,
     "GroupNormalization": group_norm,
+    "InstanceNormalization": instance_norm,
     "LRN": lrn,
     "LpNormalization": lp_normalize,
 }
