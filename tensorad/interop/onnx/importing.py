@@ -341,10 +341,14 @@ def check_has_body(own: Signature) -> None:
 
 def _body_in_context(node: Node, own: Signature, values: Sequence[Value | None]) -> Any:
     """The function that an operator is for values of these types and extents."""
-    if any(a.reference for a in node.attributes.values()):
-        raise OnnxError("the operator is not imported inside of a function that sets it.")
+    plain = onnx.NodeProto()
+    plain.CopyFrom(node.proto)
+    del plain.attribute[:]
+    for name, a in node.attributes.items():  # those of the file may stand for a function's
+        plain.attribute.add().CopyFrom(a.proto)
+        plain.attribute[-1].name = name
     types = [b"" if v is None else _type_of(v).SerializeToString() for v in values]
-    bytes_of = own.schema.get_context_dependent_function(node.proto.SerializeToString(), types)
+    bytes_of = own.schema.get_context_dependent_function(plain.SerializeToString(), types)
     proto = onnx.FunctionProto()
     proto.ParseFromString(bytes_of)
     return proto

@@ -32,11 +32,13 @@ class Attribute:
         kind: one of `KINDS`.
         value: integers, floats and strings of Python, or what the file holds.
         reference: the attribute of the enclosing function that it is, if it is one.
+        proto: what the file holds.
     """
 
     kind: int
     value: Any
-    reference: str = ""
+    reference: str
+    proto: Any = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def _node(position: int, proto: Any) -> Node:
 
 def _attribute(what: str, name: str, proto: Any) -> Attribute:
     if proto.ref_attr_name:
-        return Attribute(proto.type, None, check_name(what, proto.ref_attr_name))
+        return Attribute(proto.type, None, check_name(what, proto.ref_attr_name), proto)
     wanted = _FIELDS.get(proto.type)
     if wanted is None:
         raise OnnxError(f"attribute {shown(name)} has the unknown type {proto.type}.", where=what)
@@ -142,7 +144,7 @@ def _attribute(what: str, name: str, proto: Any) -> Attribute:
         value = [_text(what, name, s) for s in value]
     elif proto.type > 5:
         value = list(value)
-    return Attribute(proto.type, value)
+    return Attribute(proto.type, value, "", proto)
 
 
 def _text(what: str, name: str, value: bytes) -> str:
