@@ -18,6 +18,7 @@ from tensorad.autodiff.local.flows import derivation_order as order_of
 from tensorad.autodiff.local.overrides import Override, check_override
 from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.reverse import vjp
+from tensorad.autodiff.row_by_row import goes_one_by_one, jacobian_by_rows
 from tensorad.errors import GradError, ShapeError
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.arrays.elementwise import compute_axes
@@ -46,7 +47,8 @@ def jacobian(
         mode: "reverse" (adjoints of every y[i]), "forward" (tangents along every x[j]), or None:
             the one whose loops do fewer iterations, multiplications and stores, counted; reverse
             on a tie, and uncounted where at most one operation lies between x and y, or where
-            `stop_gradient` stops one mode only. Symbolic sizes count as 16.
+            `stop_gradient` stops one mode only. Symbolic sizes count as 16. Through records and
+            functions that call themselves: the one with fewer directions, one after the other.
         override: see `vjp`.
     Raises:
         GradError: y does not read x directly, or a mode or rules are given, with `optimize` off;
@@ -64,6 +66,9 @@ def jacobian(
                 hint="leave out optimize=False, or what is given beside it.",
             )
         return direct_jacobian(y, x, optimize=False)
+    if goes_one_by_one(y, x, override):
+        each = partial(jacobian_by_rows, y, x, mode, override)
+        return remember([each()], [y], [x], lambda: [each()])[0]
     if mode is None and (not _has_stages(y, x, override) or stopped_in_one_mode([y])):
         mode = "reverse"
     made: dict[str, Tensor] = {}

@@ -9,9 +9,9 @@ from typing import Any
 from tensorad.batching.dependence import Moving
 from tensorad.ir.analysis.blocks import op_sizes
 from tensorad.ir.arrays.elementwise import compute_axes, formula
-from tensorad.ir.expr import Axis, Expr, Read, Size, axis, const, read, select
+from tensorad.ir.expr import Axis, Const, Expr, Read, Size, axis, const, read, select
 from tensorad.ir.order import sizes_in
-from tensorad.ir.tensor import Block, Control, Dim, Op, Shape, Tensor, dim_expr, dim_of
+from tensorad.ir.tensor import Block, Compute, Control, Dim, Op, Shape, Tensor, dim_expr, dim_of
 from tensorad.ir.visit import op_inputs, rewrite_all, substitute
 
 Run = Callable[["Level", Sequence[Tensor]], None]
@@ -77,7 +77,7 @@ class Level:
             return found
         own = self.plain.get(t, t)
         axes = compute_axes((self.rows, *own.shape))
-        body: Expr = read(own, axes[1:])
+        body = _element(own, axes[1:])
         if self.told is not None:  # comes after what tells how many rows there are
             body = select(axes[0] < read(self.told, ()), body, const(0, t.dtype))
         return formula(t.name, axes, body)
@@ -134,3 +134,10 @@ class Level:
     def moving(self) -> Moving:
         """What differs from row to row."""
         return Moving(dict.fromkeys(self.image), dict.fromkeys(self.each), self.differing)
+
+
+def _element(t: Tensor, indices: tuple[Axis, ...]) -> Expr:
+    """An element of a tensor; of one that a number fills this number, so that it is not stored
+    once before it is stored for each row."""
+    body = t.op.bodies[t.index] if isinstance(t.op, Compute) else None
+    return body if isinstance(body, Const) else read(t, indices)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tensorad.autodiff import row_by_row
 from tensorad.batching.level import Level
 from tensorad.batching.nested import remember
 from tensorad.batching.rewrite import give_images
@@ -82,3 +83,6 @@ def _check(rows: Mapping[Tensor, Tensor]) -> Dim:
             )
     assert first is not None, "there is one"
     return first[1].shape[0]
+
+
+row_by_row.for_rows.fill(for_rows)

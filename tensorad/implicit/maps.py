@@ -13,6 +13,7 @@ from tensorad.errors import DefinitionError, GradError
 from tensorad.implicit.calls import Packing, Tensors, applied
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.tensor import Tensor
+from tensorad.program.references.frames import frame
 from tensorad.program.sides import side_by_side
 from tensorad.program.traces import Program, traced
 from tensorad.program.trees import Flat, unflatten
@@ -25,10 +26,14 @@ def written(function: Callable[[Any], Any], x: Flat, title: str, name: str) -> P
     Args:
         x: where it is written down; leaves are tensors.
         title: the construct, for errors; `name`: of the function.
+    Raises:
+        DefinitionError: it writes a reference of outside.
     """
     shapes, dtypes = [t.shape for t in x.leaves], [t.dtype for t in x.leaves]
-    params = parameters(x.paths, shapes, dtypes, f"the function of {title}")
-    return traced(name, lambda p: function(unflatten(x.structure, p)), params)
+    owner = f"the function of {title}"
+    params = parameters(x.paths, shapes, dtypes, owner)
+    with frame(owner, refuses=True):
+        return traced(name, lambda p: function(unflatten(x.structure, p)), params)
 
 
 def like_x(program: Program, x: Flat, title: str) -> Program:

@@ -15,6 +15,7 @@ from tensorad.ir.hooks import Hook
 from tensorad.ir.tensor import Block, Loop, Op, Shape, Tensor, births, format_shape, outputs
 from tensorad.program.calls import operand
 from tensorad.program.data.function_types import written_inside
+from tensorad.program.data.rounds import Rounds
 from tensorad.program.leaf_types import LeafTypes
 from tensorad.program.references.frames import Cell, Frame, Held, cells_of, check_kept, frame, write
 from tensorad.program.references.joins import Slot, changed, holding
@@ -186,20 +187,29 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
         scanned: tensors with a leading axis.
         times: how often.
     """
+    with Rounds.of(body.where).again():
+        return _settled(body, init, scanned, times)
+
+
+def _settled(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) -> Looped:
+    """The loop, once a round finds and leaves values of the same types."""
     carry = _Carry(body, init)
-    owner = f"the body of {body.where}"
-    inner = [t.shape[1:] for t in scanned]
-    parts = parameters(body.part_names, inner, [t.dtype for t in scanned], owner)
+    kinds = [t.shape[1:] for t in scanned], [t.dtype for t in scanned]
+    parts = parameters(body.part_names, *kinds, f"the body of {body.where}")
     most = _MOST_ROUNDS + 3 * len(carry.own)
-    rounds = 0
-    while rounds <= most + 3 * len(carry.slots):
-        rounds += 1
+    rounds, n_rounds, changes = Rounds.of(body.where), 0, False
+    while n_rounds <= most + 3 * len(carry.slots):
+        n_rounds += 1
+        if changes:
+            rounds.forget()
+        changes = True
         starts = carry.starts()
         start = births()
         params = carry.all_parameters()
         n_functions = carry.all_functions()
         with weak(carry.numbers(params)), tracing(), written_inside():
-            flat, ys, written = _once(carry, params, parts)
+            with rounds.again():
+                flat, ys, written = _once(carry, params, parts)
             flat, is_new = carry.meet(flat)
             carry.check_structure(flat)
             slots, after = ([], {}) if is_new else changed(written, carry.held(params), body.where)
@@ -215,6 +225,7 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
             results += carry.results(carry.kept, left)
             if carry.all_functions() == n_functions:
                 break
+            changes = False  # but of functions
     else:
         raise InternalError(f"the carry of {body.where} has no dtype")
     inside = [as_tensor(v, p) for v, p in zip(ys.leaves, ys.paths, strict=True)]
@@ -223,14 +234,18 @@ def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
     carry.kept.close()
     values = [Beside(*three) for three in zip(params, starts, results, strict=True)]
     rows = [Beside(p, t, None) for p, t in zip(parts, scanned, strict=True)]
-    with tracing():
-        more = tangents.call([*values, *rows])
-    values += [b for b in more if b.result is not None]
-    rows += [b for b in more if b.result is None]
+    values, rows = _with_tangents(values, rows)
     op = _loop(carry.paths, values, rows, inside, tests, times, start)
     last = outputs(op)[: len(carry.paths)]
     carry.store(last)
     return Looped(op, carry.tree(last), inside, ys.structure)
+
+
+def _with_tangents(values: list[Beside], rows: list[Beside]) -> tuple[list[Beside], list[Beside]]:
+    with tracing():
+        more = tangents.call([*values, *rows])
+    carried = [b for b in more if b.result is not None]
+    return [*values, *carried], [*rows, *[b for b in more if b.result is None]]
 
 
 def _once(carry: _Carry, params: Sequence[Tensor], parts: list[Tensor]) -> tuple[Flat, Flat, Frame]:

@@ -18,6 +18,7 @@ from tensorad.program.data.function_types import (
     joined,
 )
 from tensorad.program.data.instances import is_value
+from tensorad.program.data.rounds import functions_type
 from tensorad.program.trees import (
     LEAF,
     Branching,
@@ -63,7 +64,7 @@ class LeafTypes:
         self.flat = Flat(leaves, paths, self.flat.structure)
 
     def _new(self, path: str) -> FunctionsType:
-        self._functions.append(FunctionsType(path))
+        self._functions.append(functions_type(path))
         return self._functions[-1]
 
     def parameters(self, owner: str) -> list[Tensor]:

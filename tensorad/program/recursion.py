@@ -29,6 +29,7 @@ from tensorad.program.data.function_types import (
     inner_functions,
     written_inside,
 )
+from tensorad.program.data.rounds import Rounds, functions_type
 from tensorad.program.leaf_types import LeafTypes, with_leaves, with_values
 from tensorad.program.sides import first_difference, side_by_side
 from tensorad.program.traces import Program, Round, traced
@@ -106,11 +107,14 @@ class Frame:
             DefinitionError: what a call gives cannot be known.
             ShapeError, DTypeError: a result is of another type than calls inside.
         """
-        for _ in range(_MOST_ROUNDS):
+        rounds = Rounds.of(self.key[0])
+        for n in range(_MOST_ROUNDS):
+            if n:
+                rounds.forget()
             self._begin()
             around = not _open.get()
             own = written_inside(self.params, is_outermost=around)
-            with _opened(self), weak(self._numbers()), own:
+            with _opened(self), weak(self._numbers()), own, rounds.again():
                 program, result = self._once(write)
                 if not self.is_called and not self.is_declared:
                     return program if around else self._with_values(result, program)
@@ -289,8 +293,10 @@ class Frame:
         definition = self.round.definition
         assert self.type is not None and definition is not None, "both are known"
         self.type.close()
+        given = [v.dtype for v in self.given.leaves if isinstance(v, Tensor)]
         for t in self._functions:
-            t.is_open = False
+            if t not in given:  # that of a loop around takes further functions
+                t.is_open = False
         results = self._results
         if not self.is_called or not results:
             return replace(program, results=tuple(results))
@@ -403,7 +409,7 @@ def function_types(paths: Sequence[str], dtypes: Sequence[DType]) -> list[DType]
     for path, dtype in zip(paths, dtypes, strict=True):
         own = dtype
         if isinstance(dtype, FunctionsType):
-            own = FunctionsType(path)
+            own = functions_type(path)
             own.tensor_of(parameter(path, (), dtype, path))
         found.append(own)
     return found

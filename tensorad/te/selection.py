@@ -13,6 +13,7 @@ from tensorad.errors import BoundsError, DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.constants import constant
 from tensorad.ir.arrays.elementwise import broadcast_shapes, difference
 from tensorad.ir.arrays.indexing import from_the_end
+from tensorad.ir.arrays.tracing import stand_ins
 from tensorad.ir.dtypes import BOOL, INT64
 from tensorad.ir.expr import TRUE, Expr, as_expr, int_const, read
 from tensorad.ir.order import READ, REDUCE, axes_in, occurs
@@ -112,6 +113,8 @@ def _written_out(e: Expr) -> Expr:
 
     def formula(part: Expr) -> Expr | None:
         if not isinstance(part, Read) or not isinstance(part.tensor.op, Compute):
+            return None
+        if part.tensor in stand_ins():
             return None
         op = part.tensor.op
         body = op.bodies[part.tensor.index]

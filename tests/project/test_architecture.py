@@ -74,7 +74,7 @@ BELOW = {
     },
     "implicit": {"errors", "ir", "simplify", "autodiff", "te", "topi", "program"},
     "levels": {"errors", "process", "ir", "autodiff", "building", "program"},
-    "batching": {"errors", "process", "ir", "program"},
+    "batching": {"errors", "process", "ir", "autodiff", "program"},
     "interop": {*_COMPILED, "te", "topi", "building", "batching"},
     "sparse": {*_COMPILED, "config", "building"},
 }

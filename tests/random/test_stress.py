@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 N = 8
 LONG = 20_000
+"""Operations of an expression."""
 CHAIN = 3_000
 """Computes that read one another, each by way of a tensor, a read and operations: as deep."""
 Body = Callable[[Tensor, Axis], Expr]
@@ -96,7 +97,7 @@ def test_shared_expression() -> None:
 
     def body(i: Axis) -> Expr:
         e: Expr = x[i]
-        for _ in range(LONG // 3):
+        for _ in range(LONG // 6):
             e = e + e * e * 0.25
             e = e / (1.0 + e * 0.25)
         return e

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Read, Select, Size
 from tensorad.ir.tensor import Constant
@@ -31,12 +32,20 @@ OPERATIONS = {
 }
 
 Point = dict[Expr, int]
+Sizes = tuple[tuple[Expr, int], ...]
+"""Their values."""
+
+
+@lru_cache(maxsize=1024)
+def _order(root: Expr) -> list[Expr]:
+    """What is evaluated for an expression; most are evaluated at many points."""
+    return postorder(root)
 
 
 def evaluate(root: Expr, point: Mapping[Expr, int]) -> int:
     """The value of an integer or boolean expression of axes, sizes and constant tensors."""
     values: dict[Expr, int] = {}
-    for e in postorder(root):
+    for e in _order(root):
         match e:
             case Const():
                 values[e] = e.value
@@ -67,6 +76,22 @@ def points(axes: Sequence[Axis], given: Mapping[Expr, int] | None = None) -> Ite
         yield from points(rest, {**outer, head: value})
 
 
+@lru_cache(maxsize=8)
+def domain(
+    outer: tuple[Axis, ...], inner: tuple[Axis, ...], condition: Expr, sizes: Sizes
+) -> list[tuple[Point, list[tuple[int, ...]]]]:
+    """For each outer point the inner ones where the condition holds, sorted."""
+    return [
+        (
+            x,
+            sorted(
+                [tuple(p[a] for a in inner) for p in points(inner, x) if evaluate(condition, p)]
+            ),
+        )
+        for x in points(outer, dict(sizes))
+    ]
+
+
 def check_solution(
     outer: Sequence[Axis],
     inner: Sequence[Axis],
@@ -79,8 +104,8 @@ def check_solution(
     Returns (points visited by the pieces, points of the domain).
     """
     visited = wanted_count = 0
-    for x in points(outer, sizes):
-        wanted = [tuple(p[a] for a in inner) for p in points(inner, x) if evaluate(condition, p)]
+    given = tuple((sizes or {}).items())
+    for x, wanted in domain(tuple(outer), tuple(inner), condition, given):
         found = []
         for piece in solution.pieces:
             if not evaluate(piece.guard, x):
@@ -89,7 +114,7 @@ def check_solution(
                 visited += bool(piece.axes)
                 if evaluate(piece.residual, p):
                     found.append(tuple(evaluate(piece.values[a], p) for a in inner))
-        assert sorted(found) == sorted(wanted), (
+        assert sorted(found) == wanted, (
             f"at {[f'{a.name}={x[a]}' for a in outer]}: visited {found}, expected {wanted}"
         )
         wanted_count += len(wanted)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Final
 
 from tensorad.ir import array_methods
+from tensorad.ir.tensor import Tensor
 
 _tracing: Final[ContextVar[bool]] = ContextVar("tracing", default=False)
+
+_stand_ins: Final[ContextVar[Mapping[Tensor, None]]] = ContextVar(
+    "stand_ins", default=MappingProxyType({})
+)
 
 
 def is_tracing() -> bool:
@@ -25,6 +31,21 @@ def tracing() -> AbstractContextManager[None]:
 def in_formula() -> AbstractContextManager[None]:
     """Inside, tensors are read element by element: around a user's function of indices."""
     return _set_to(False)
+
+
+def stand_ins() -> Mapping[Tensor, None]:
+    """Tensors that stand for others here, so that how they are computed tells nothing."""
+    return _stand_ins.get()
+
+
+@contextmanager
+def standing_in(tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Inside, these are parameters, though they are computed: of a function that captures them."""
+    token = _stand_ins.set(dict.fromkeys((*_stand_ins.get(), *tensors)))
+    try:
+        yield
+    finally:
+        _stand_ins.reset(token)
 
 
 @contextmanager

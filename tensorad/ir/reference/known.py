@@ -12,6 +12,7 @@ import numpy as np
 
 from tensorad.errors import LimitError, UserError
 from tensorad.ir.analysis.blocks import op_sizes
+from tensorad.ir.arrays.tracing import stand_ins
 from tensorad.ir.expr import Const, Expr
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Compute, Constant, Scan, Scatter, Tensor
@@ -36,7 +37,7 @@ class Evaluation:
         budget: how often a function is unfolded at most.
         unfolded: how often each was; depth: how many are unfolded inside of each other.
         made: tensors of texts in the order in which they were made, outside of branches and loops.
-        values: what is known of tensors; None if it is nothing.
+        values: what is known of tensors where these stand for others; None if it is nothing.
     """
 
     iterations: int = MOST_ITERATIONS
@@ -44,7 +45,7 @@ class Evaluation:
     unfolded: dict[object, int] = field(default_factory=dict)
     depth: int = 0
     made: list[Tensor] = field(default_factory=list)
-    values: dict[Tensor, Any] = field(default_factory=dict)
+    values: dict[tuple[Tensor, ...], dict[Tensor, Any]] = field(default_factory=dict)
 
     def is_spent(self, function: object) -> bool:
         """Whether a function was unfolded as often as it may be: further calls stay calls."""
@@ -109,7 +110,9 @@ def known(value: object) -> Any:
     if isinstance(value, (bool, int, float, np.generic)):
         return value
     if isinstance(value, Tensor):
-        return _known_tensor(value, evaluation.values)
+        own = stand_ins()
+        values = evaluation.values.setdefault(tuple(own), dict.fromkeys(own))
+        return _known_tensor(value, values)
     return value.value if isinstance(value, Expr) and isinstance(value, Const) else None
 
 

@@ -27,6 +27,8 @@ class Resizing:
         """What the sizes are in a call with arguments of these extents; None if it does not fit."""
         known: dict[Dim, Dim] = {}
         for shape, own in zip(self.shapes, given, strict=True):
+            if len(shape) != len(own):
+                return None
             for extent, n in zip(shape, own, strict=True):
                 wanted = known.setdefault(extent, n) if extent in self._sizes else extent
                 if not same_dim(wanted, n):

@@ -59,6 +59,12 @@ class FunctionsType(RecordType):
         self._tags = {}
         return self
 
+    def opened(self) -> FunctionsType:
+        """The type, to which functions may be added again; nothing made of it before is used."""
+        self.is_open, self.derived = True, {}
+        self._holds_floats = self._holds_functions = None
+        return self
+
     @property
     def variants(self) -> tuple[Variant, ...]:
         """The kinds of records so far."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from tensorad.ir import array_methods
-from tensorad.ir.arrays.tracing import is_tracing
+from tensorad.ir.arrays.tracing import is_tracing, standing_in
 from tensorad.ir.records import fields_of, tag_of
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Block, FunctionCall, Tensor, outputs
@@ -81,7 +81,7 @@ def _body(c: Chosen, n: int, where: str, function: Tensor, args: Sequence[Any]) 
     numbers: dict[str, Any] = {}
 
     def written(given: Sequence[Tensor]) -> Any:
-        with frame(c.name) as own:
+        with frame(c.name) as own, standing_in(c.tensors):
             result = c.function(*unflatten(flat.structure, given[: len(params)]))
         left.append(left_by(c.name, own, where))
         both = result, left[0].leaves[c.name]

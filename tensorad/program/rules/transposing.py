@@ -12,6 +12,7 @@ from tensorad.program.calling.arguments import extents, leaf_dtypes
 from tensorad.program.derivatives import pulled, target_of
 from tensorad.program.functions import Function
 from tensorad.program.points import Point, Target
+from tensorad.program.references.frames import frame
 from tensorad.program.sides import leaf_text
 from tensorad.program.trees import Flat, flatten, unflatten
 from tensorad.program.values import as_tensor, parameters
@@ -62,7 +63,8 @@ def _at_any(target: Target, flat: Flat, count: int) -> Point:
     typed = zip(flat.leaves, shown, dtypes, params, strict=True)
     leaves = [p if d.is_float else as_tensor(v, path, d) for v, path, d, p in typed]
     args = unflatten(flat.structure, leaves)
-    return Point(target, args, {}, target.moving(count), _TITLE, strict=False, is_by=_is_float)
+    with frame(f"{_TITLE} of {target.name}", refuses=True):
+        return Point(target, args, {}, target.moving(count), _TITLE, strict=False, is_by=_is_float)
 
 
 def _is_float(dtype: DType) -> bool:

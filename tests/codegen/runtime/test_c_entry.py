@@ -7,17 +7,21 @@ import gc
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
 import tensorad as ta
 from tensorad.codegen.entry import plain_ir
+from tensorad.codegen.entry.checks_ir import MAX_FRAMES
 from tensorad.codegen.runtime.c_entry import CEntry
 from tensorad.errors import BindError, BoundsError, LimitError
 from tests.codegen.runtime.test_forks import exit_code
+from tests.random.generators import SOAK
 
+CALLS: Final = 10_000 if SOAK else 600
+"""Of each thread, where many call at once; all of them with HYPOTHESIS_PROFILE=soak."""
 Arrays = Sequence[Any]
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
@@ -213,37 +217,81 @@ def test_values_of_data_types_are_refused() -> None:
         built.c_entry()
 
 
-@pytest.mark.slow
-def test_many_threads_while_the_number_of_threads_changes() -> None:
+def _shared_loops() -> ta.CompiledFunction:
     x, w = ta.placeholder((160, 40), name="X"), ta.placeholder((40, 64), name="W")
     k = ta.reduce_axis((0, 40), "k")
     y = ta.compute((160, 64), lambda i, j: ta.sum(x[i, k] * w[k, j], k), name="Y")
-    f = ta.build([y, ta.topi.nn.softmax(y)], [x, w])
+    return ta.build([y, ta.topi.nn.softmax(y)], [x, w])
+
+
+@pytest.mark.slow
+def test_many_threads_while_the_number_of_threads_changes() -> None:
+    """Children are forked meanwhile, in which more than one thread calls, too."""
+    f = _shared_loops()
     entry = f.c_entry()
     rng = np.random.default_rng(0)
     inputs = [rng.standard_normal(s).astype(np.float32) for s in ((160, 40), (40, 64))]
     expected = f(*inputs)
     wrong: list[object] = []
 
-    def work() -> None:
+    def work(calls: int) -> None:
         call = caller(entry)
         outputs = [np.empty_like(a) for a in expected]
-        for n in range(600):
+        for n in range(calls):
             code = call([*inputs, *outputs])
             if n % 50 == 0 and (code or any(map(_differ, outputs, expected))):
                 wrong.append(code)
 
+    def child() -> None:
+        ta.set_num_threads(2)
+        threads = [threading.Thread(target=work, args=(100,)) for _ in range(4)]
+        for t in threads:
+            t.start()
+        ta.set_num_threads(3)
+        for t in threads:
+            t.join()
+        assert not wrong
+
     before = ta.get_num_threads()
-    threads = [threading.Thread(target=work) for _ in range(16)]
+    threads = [threading.Thread(target=work, args=(CALLS,)) for _ in range(16)]
     for t in threads:
         t.start()
-    number = 0
+    number, codes = 0, []
     while any(t.is_alive() for t in threads):
         number += 1
         ta.set_num_threads(1 + number % 4)
+        if number % (CALLS // 20) == 1 and hasattr(os, "fork"):
+            codes.append(exit_code(child))
         threads[0].join(0.005)
     ta.set_num_threads(before)
-    assert not wrong and number > 1
+    assert not wrong and number > 1 and not any(codes)
+
+
+@pytest.mark.slow
+def test_more_threads_than_frames_are_kept() -> None:
+    """All are in calls at once, and each that fails is told of its own index."""
+    f = _gather()
+    entry = f.c_entry()
+    count = 3 * MAX_FRAMES
+    together, told = threading.Barrier(count), {}
+
+    def work(own: int) -> None:
+        call = caller(entry)
+        v, out = np.full(10, own, np.float32), np.empty(6, np.float32)
+        for n in range(40):
+            together.wait()
+            assert call([np.arange(6), v, out]) == 0 and (out == 2 * own).all()
+            code = call([np.full(6, 10 + own + n), v, out])
+            told[own, n] = str(entry.error(code))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(told) == 40 * count
+    for (own, n), text in told.items():
+        assert f"V is read at index {10 + own + n} of axis 0" in text
 
 
 def _differ(a: Any, b: Any) -> bool:

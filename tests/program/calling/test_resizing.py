@@ -143,3 +143,14 @@ def test_derivative_of_another_recursion_inside() -> None:
     a = F64(2.0)
     found = [f(a) for f in (ta.function(root), ta.grad(root))]
     assert np.allclose(found, [2 ** (1 / 3), 2 ** (-2 / 3) / 3])
+
+
+def test_calls_with_arrays_of_other_ranks_are_of_other_kinds() -> None:
+    @ta.function
+    def wrapped(x: Any) -> Any:
+        def inside() -> Any:
+            return wrapped(x[None] - 1 if x.ndim < 2 else x - 1)
+
+        return ta.cond(x.sum() > 0, inside, lambda: x.sum())
+
+    assert (wrapped(np.float64(3.5)), ta.grad(wrapped)(np.float64(3.5))) == (-0.5, 1.0)

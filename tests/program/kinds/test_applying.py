@@ -70,5 +70,44 @@ def test_functions_may_be_in_data_of_a_loop_beside_numbers() -> None:
     assert ta.function(program)(np.float64(1.0), np.int64(4)) == 15.0
 
 
+@pytest.mark.slow
+def test_a_chosen_function_reads_at_the_counter_of_the_loop_that_made_it() -> None:
+    def program(x: Any) -> Any:
+        f = ta.for_loop(0, 3, lambda i, f: lambda y: f(y) * 2 + x[i], lambda y: y)
+        return f(x[0])
+
+    x = np.array([1.0, 10.0, 100.0])
+    assert ta.function(program)(x) == 132.0
+    assert ta.grad(program)(x).tolist() == [12.0, 2.0, 1.0]
+
+
+def test_functions_that_capture_formulas_of_indices_are_of_one_kind_with_values_of_each() -> None:
+    def part(places: Any) -> Any:
+        return lambda y: y[places].sum()
+
+    def program(x: Any, p: Any) -> Any:
+        first = ta.topi.arange(2)
+        return ta.cond(p > 0, lambda: part(first + 0), lambda: part(first + 1))(x)
+
+    f = ta.function(program)
+    x = np.array([1.0, 10.0, 100.0])
+    assert (f(x, np.float64(1.0)), f(x, np.float64(-1.0))) == (11.0, 110.0)
+
+
+@pytest.mark.slow
+def test_what_one_function_captures_is_not_known_of_others_in_its_place() -> None:
+    def scaled(n: Any) -> Any:
+        return lambda y: ta.cond(n > 2, lambda: y * 10, lambda: y)
+
+    def program(x: Any, p: Any) -> Any:
+        def made(value: float) -> Any:
+            return scaled(ta.compute((), lambda: value))
+
+        return ta.cond(p > 0, lambda: made(3.0), lambda: made(1.0))(x)
+
+    f = ta.partial_eval(program)
+    assert (f(np.float64(1.0), np.int64(1)), f(np.float64(1.0), np.int64(-1))) == (10.0, 1.0)
+
+
 def test_fn_is_the_function_outside_of_programs() -> None:
     assert ta.fn(abs) is abs

@@ -88,6 +88,60 @@ def _composed_plain(x: float, k: float) -> float:
     return value
 
 
+def _called_in_an_arm(x: Any, k: Any) -> Any:
+    f = ta.ref(lambda z: ta.sin(z))
+
+    def step(i: Any, c: Any) -> Any:
+        def longer() -> Any:
+            inner = f.get()
+            f.set(lambda z: inner(z * k) + x)
+            return c + f.get()(x)
+
+        return ta.cond(c < 1.5, longer, lambda: c * 0.5)
+
+    return ta.for_loop(0, 3, step, x) + f.get()(x)
+
+
+def _called_in_an_arm_plain(x: float, k: float) -> float:
+    c, length = x, 0
+
+    def f(z: float) -> float:
+        for _ in range(length):
+            z = z * k
+        return sin(z) + length * x
+
+    for _ in range(3):
+        length += c < 1.5
+        c = c + f(x) if c < 1.5 else c * 0.5
+    return c + f(x)
+
+
+def _from_a_loop_inside(x: Any, k: Any) -> Any:
+    f = ta.ref(ta.sin)
+
+    def step(i: Any, c: Any) -> Any:
+        def longer() -> Any:
+            inner = ta.for_loop(0, i, lambda t, g: lambda z: z * x, lambda z: z + k)
+            f.set(inner)
+            return c + inner(x)
+
+        return ta.cond(c > k, longer, lambda: c * 0.5)
+
+    return ta.for_loop(0, 3, step, x) + f.get()(x)
+
+
+def _from_a_loop_inside_plain(x: float, k: float) -> float:
+    f: Callable[[float], float] = sin
+    c = x
+    for n in range(3):
+        if c > k:
+            f = (lambda z: z * x) if n else (lambda z: z + k)
+            c = c + f(x)
+        else:
+            c = c * 0.5
+    return c + f(x)
+
+
 def _by_a_call(x: Any, k: Any) -> Any:
     f = ta.ref(lambda z: z * x)
 
@@ -108,6 +162,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "loop": (_in_a_loop, _in_a_loop_plain),
     "exchanged": (_exchanged, _exchanged_plain),
     "composed": (_composed, _composed_plain),
+    "called": (_called_in_an_arm, _called_in_an_arm_plain),
+    "inside": (_from_a_loop_inside, _from_a_loop_inside_plain),
     "call": (_by_a_call, _by_a_call_plain),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import tensorad as ta
@@ -127,3 +129,30 @@ def no_iterations() -> None:
 )
 def nothing_to_solve_for() -> None:
     ta.root(lambda x: x, ())
+
+
+@CASES.refused(
+    DefinitionError,
+    "the function of root at HERE writes the reference last made at HERE.",
+    "  hint: it is called for its result alone: write references before or after.",
+)
+def an_equation_that_writes() -> None:
+    def f(a: Any) -> Any:
+        last = ta.ref(a, "last")
+        x = ta.root(lambda x: (last.set(x), x * x - a)[1], 1.0)
+        return x + last.get()
+
+    ta.function(f)(2.0)
+
+
+@CASES.refused(
+    DefinitionError,
+    "linear_transpose of <lambda> writes the reference last made at HERE.",
+    "  hint: it is called for its result alone: write references before or after.",
+)
+def a_transposed_function_that_writes() -> None:
+    def f(x: Any) -> Any:
+        last = ta.ref(x, "last")
+        return ta.linear_transpose(lambda y: (last.set(y), y)[1], x)(x)[0] + last.get()
+
+    ta.function(f)(V)
