@@ -213,11 +213,7 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "text": {*_LOW, "elementary", ".", "analysis", "arrays"},
         "reference": {*_LOW, "elementary", ".", "analysis", "arrays", "text"},
     },
-    "tensorad/interop": {
-        "packages.py": set(),
-        "onnx": {"packages.py"},
-        ".": {"packages.py"},
-    },
+    "tensorad/interop": {"packages.py": set(), "onnx": {"packages.py"}, ".": {"packages.py"}},
     "tensorad/language": {
         "types.py": set(),
         "terms.py": {"types.py"},

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad.errors import OnnxError
+from tensorad.interop.onnx.structure import check_name
 from tensorad.interop.onnx.values import Array, check_extents, dtype_of
 from tensorad.ir.dtypes import BOOL, DType
 from tensorad.topi.arguments import shown
@@ -75,7 +76,9 @@ def _miscounted(what: str, shape: tuple[int, ...], wanted: int, got: int, unit: 
 
 def _outside(proto: Any, what: str, folder: str | None) -> bytes:
     """The bytes of a tensor in a file beside the model."""
-    told: Mapping[str, str] = {e.key: e.value for e in proto.external_data}
+    told: Mapping[str, str] = {
+        check_name(what, e.key): check_name(what, e.value) for e in proto.external_data
+    }
     place = told.get("location", "")
     if folder is None:
         raise OnnxError(

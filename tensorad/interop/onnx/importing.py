@@ -20,6 +20,7 @@ from tensorad.interop.onnx.structure import (
     MAX_NODES,
     Attribute,
     Node,
+    check_name,
     check_order,
     live,
     nodes_of,
@@ -40,6 +41,7 @@ MAX_FOLDED_TOTAL: Final = 2**25
 """Elements of all arrays together that are computed while importing."""
 _LISTED: Final = 20
 """Problems that one error lists."""
+_BY_HAND: Final = "write these parts with tensorad.topi, or by formulas."
 _CONVERT: Final = "convert the model to float32 and int64."
 
 
@@ -97,6 +99,7 @@ class Importer:
         self.functions = functions
         self.problems: list[Problem] = []
         self._folder = folder
+        self._end: OnnxError | None = None
         self._steps = 0
         self._folded = 0
 
@@ -107,14 +110,14 @@ class Importer:
             OnnxError: there are too many nodes, or too much is computed while importing.
         """
         if depth > MAX_DEPTH:
-            raise OnnxError(
+            raise self._ended(
                 f"functions and branches lie more than {MAX_DEPTH} deep inside of each other.",
                 hint="a function must not call itself.",
             )
         for node in nodes:
             self._steps += 1
             if self._steps > MAX_NODES:
-                raise OnnxError(
+                raise self._ended(
                     f"the model has more than {MAX_NODES:,} nodes, those of functions included.",
                     hint="cut it into several models.",
                 )
@@ -128,6 +131,11 @@ class Importer:
             for n, name in enumerate(node.outputs):
                 if name:
                     scope[name] = results[n] if n < len(results) else _MISSING
+
+    def _ended(self, what: str, hint: str) -> OnnxError:
+        """What ends the import, whichever node it came from."""
+        self._end = OnnxError(what, hint=hint)
+        return self._end
 
     def _foreign(self, node: Node, given: Sequence[Value | Foreign | None]) -> Sequence[Foreign]:
         """The outputs of a node that reads what is not imported."""
@@ -162,9 +170,9 @@ class Importer:
                 return self._called(node, _body_of(node, own, values, schemas), values, depth)
             made = _made(handler, Call(node, own.since, values, self._folder))
             self._check(node, made)
-        except _Whole:
-            raise
         except UserError as error:
+            if error is self._end:
+                raise
             self.problems.append(_problem(node, error))
             return ()
         return made
@@ -180,9 +188,8 @@ class Importer:
             else:
                 check_extents("its output", value.shape)
         if self._folded > MAX_FOLDED_TOTAL:
-            raise _Whole(
+            raise self._ended(
                 f"more than {MAX_FOLDED_TOTAL:,} elements would be computed while importing.",
-                where=str(node),
                 hint="the model computes large arrays of constants alone: store them in it.",
             )
 
@@ -221,12 +228,11 @@ class Importer:
             raise OnnxError(f"its branch must have no inputs and {len(node.outputs)} outputs.")
         inner = scope.new_child()
         for proto in body.initializer:
-            inner[proto.name] = Known(
-                array_of(proto, f"initialiser {shown(proto.name)}", self._folder)
-            )
+            name = check_name("an initialiser", proto.name)
+            inner[name] = Known(array_of(proto, f"initialiser {shown(name)}", self._folder))
         nodes = nodes_of(body.node)
         check_order(nodes, inner, f"a branch of {node}")
-        wanted = [o.name for o in body.output]
+        wanted = [check_name("an output", o.name) for o in body.output]
         self._known_names(wanted, nodes, inner, f"a branch of {node}")
         self.run(live(nodes, wanted), inner, schemas, depth + 1)
         return [_result(inner[o]) for o in wanted]
@@ -266,10 +272,6 @@ def _problem(node: Node, error: UserError) -> Problem:
     return Problem(node, what.split("\n")[0], hint or None)
 
 
-class _Whole(OnnxError):
-    """What ends the import, whichever node it came from."""
-
-
 def _result(value: Value | Foreign | None) -> Value | Foreign:
     return _MISSING if value is None else value
 
@@ -296,9 +298,12 @@ def signature_of(node: Node, schemas: Schemas) -> Signature:
             f"the domain {shown(shown_name(node.domain))} is none of those that the model imports."
         )
     if node.domain:
-        raise OnnxError(f"operators of the domain {shown(shown_name(node.domain))} are not known.")
+        raise OnnxError(
+            f"operators of the domain {shown(shown_name(node.domain))} are not known.",
+            hint=_BY_HAND,
+        )
     if node.operator in REFUSED:
-        raise OnnxError(REFUSED[node.operator])
+        raise OnnxError(REFUSED[node.operator], hint=_BY_HAND)
     own = schemas.of(node)
     if own is None:
         version = schemas.versions[node.domain]
@@ -331,15 +336,19 @@ def check_has_body(own: Signature) -> None:
         OnnxError: it is not.
     """
     if not (own.schema.has_function or own.schema.has_context_dependent_function):
-        raise OnnxError("the operator is not imported.")
+        raise OnnxError("the operator is not imported.", hint=_BY_HAND)
 
 
 def _body_in_context(node: Node, own: Signature, values: Sequence[Value | None]) -> Any:
     """The function that an operator is for values of these types and extents."""
-    if any(a.reference for a in node.attributes.values()):
-        raise OnnxError("the operator is not imported inside of a function that sets it.")
+    plain = onnx.NodeProto()
+    plain.CopyFrom(node.proto)
+    del plain.attribute[:]
+    for name, a in node.attributes.items():  # those of the file may stand for a function's
+        plain.attribute.add().CopyFrom(a.proto)
+        plain.attribute[-1].name = name
     types = [b"" if v is None else _type_of(v).SerializeToString() for v in values]
-    bytes_of = own.schema.get_context_dependent_function(node.proto.SerializeToString(), types)
+    bytes_of = own.schema.get_context_dependent_function(plain.SerializeToString(), types)
     proto = onnx.FunctionProto()
     proto.ParseFromString(bytes_of)
     return proto
@@ -360,11 +369,14 @@ def _type_of(value: Value) -> Any:
 
 def function_of(proto: Any, name: str, versions: Mapping[str, int]) -> Function:
     """A function as plain data."""
-    own = {o.domain if o.domain != "ai.onnx" else "": o.version for o in proto.opset_import}
+    own = {
+        check_name("an import", o.domain) if o.domain != "ai.onnx" else "": o.version
+        for o in proto.opset_import
+    }
     return Function(
         name,
-        tuple(proto.input),
-        tuple(proto.output),
+        tuple([check_name(f"an input of {name}", n) for n in proto.input]),
+        tuple([check_name(f"an output of {name}", n) for n in proto.output]),
         nodes_of(proto.node),
         _attributes(proto.attribute_proto),
         Schemas({**versions, **own}),
@@ -387,5 +399,5 @@ def refusal(problems: Sequence[Problem], what: str) -> OnnxError:
     return OnnxError(
         f"{counted(len(problems), 'node')} of {what} cannot be imported.",
         where="\n      ".join(lines),
-        hint=hints[0] if hints else "write these parts with tensorad.topi, or by formulas.",
+        hint=hints[0] if hints else None,
     )

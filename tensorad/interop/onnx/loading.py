@@ -144,8 +144,9 @@ class _Loader:
     def _functions(self, versions: Mapping[str, int]) -> dict[tuple[str, str, str], Function]:
         found: dict[tuple[str, str, str], Function] = {}
         for proto in self.model.functions:
-            domain = "" if proto.domain == "ai.onnx" else proto.domain
-            key = (domain, proto.name, getattr(proto, "overload", ""))
+            domain = "" if proto.domain == "ai.onnx" else check_name("a function", proto.domain)
+            overload = check_name("a function", getattr(proto, "overload", ""))
+            key = (domain, proto.name, overload)
             name = shown(shown_name(check_name("a function", proto.name)))
             if key in found:
                 raise OnnxError(f"{self.what} has two functions {name}.")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tensorad.errors import OnnxError
 from tensorad.topi.arguments import shown
 
-MAX_NODES: Final = 100_000
+MAX_NODES: Final = 50_000
 """Nodes of a model, those of its functions and branches included."""
 MAX_NAME: Final = 4096
 """Characters of a name."""
@@ -32,11 +32,13 @@ class Attribute:
         kind: one of `KINDS`.
         value: integers, floats and strings of Python, or what the file holds.
         reference: the attribute of the enclosing function that it is, if it is one.
+        proto: what the file holds.
     """
 
     kind: int
     value: Any
-    reference: str = ""
+    reference: str
+    proto: Any = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,14 @@ def shown_name(text: str) -> str:
     return line if len(text) <= 80 else f"{line}..."
 
 
-def check_name(what: str, name: str) -> str:
+def check_name(what: str, name: object) -> str:
     """A name of a model.
 
     Raises:
-        OnnxError: it is too long.
+        OnnxError: it is too long, or no text.
     """
+    if not isinstance(name, str):  # protobuf gives bytes that are no UTF-8 as they are
+        raise OnnxError(f"{what} has a name that is no text (UTF-8).")
     if len(name) > MAX_NAME:
         raise OnnxError(
             f"{what} has a name of {len(name)} characters.",
@@ -127,7 +131,7 @@ def _node(position: int, proto: Any) -> Node:
 
 def _attribute(what: str, name: str, proto: Any) -> Attribute:
     if proto.ref_attr_name:
-        return Attribute(proto.type, None, check_name(what, proto.ref_attr_name))
+        return Attribute(proto.type, None, check_name(what, proto.ref_attr_name), proto)
     wanted = _FIELDS.get(proto.type)
     if wanted is None:
         raise OnnxError(f"attribute {shown(name)} has the unknown type {proto.type}.", where=what)
@@ -140,7 +144,7 @@ def _attribute(what: str, name: str, proto: Any) -> Attribute:
         value = [_text(what, name, s) for s in value]
     elif proto.type > 5:
         value = list(value)
-    return Attribute(proto.type, value)
+    return Attribute(proto.type, value, "", proto)
 
 
 def _text(what: str, name: str, value: bytes) -> str:

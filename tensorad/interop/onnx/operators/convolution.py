@@ -16,13 +16,15 @@ from tensorad.topi.definition import define
 from tensorad.topi.nn.windows import Windows, slide
 
 _CONVOLUTIONS: Final = {1: topi.nn.conv1d, 2: topi.nn.conv2d, 3: topi.nn.conv3d}
+_FAR: Final = 2**31
+"""Strides, kernels and padding are less."""
 Sides = list[tuple[int, int]]
 
 
 def per_axis(call: Call, name: str, rank: int, default: int = 1) -> tuple[int, ...]:
     """An attribute with an integer >= 1 for each axis of windows."""
     given = call.integers(name) or (default,) * rank
-    if len(given) != rank or min(given) < 1:
+    if len(given) != rank or not 1 <= min(given) <= max(given) < _FAR:
         raise OnnxError(f"{name} {given} are not {rank} integers >= 1.")
     return given
 
@@ -35,7 +37,7 @@ def padding(
     rule = call.word("auto_pad", "NOTSET", ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"))
     if rule == "NOTSET":
         given = call.integers("pads") or (0,) * (2 * rank)
-        if len(given) != 2 * rank or min(given) < 0:
+        if len(given) != 2 * rank or not 0 <= min(given) <= max(given) < _FAR:
             raise OnnxError(f"pads {given} are not {2 * rank} integers >= 0.")
         return list(zip(given[:rank], given[rank:], strict=True))
     if rule == "VALID":
