@@ -123,6 +123,7 @@ LATE = {
 _NESTS = {"model.py", "loops", "nest", "cost"}
 _LOW = {"dtypes.py", "hooks.py", "node.py", "nodes.py", "leaves.py"}
 """What the records of scalar functions are written with."""
+_PLAIN = {"loops", "scan", "in_place_scatters.py"}
 _INTEROP = {f"{n}.py" for n in ("packages", "shapes", "same", "spread", "cuts", "xla")}
 _TREES = {"data", "trees.py", "sides.py", "values.py", "calls.py"}
 ROWS: dict[str, dict[str, set[str]]] = {
@@ -153,14 +154,8 @@ ROWS: dict[str, dict[str, set[str]]] = {
             "scan",
         },
         "index_checks": {"loops", "nest", "in_place_scatters.py", "caches"},
-        "plain_loops.py": {"loops", "nest", "scan", "in_place_scatters.py"},
-        "unit_passes.py": {
-            "loops",
-            "scan",
-            "index_checks",
-            "in_place_scatters.py",
-            "plain_loops.py",
-        },
+        "plain_loops.py": {*_PLAIN, "nest"},
+        "unit_passes.py": {*_PLAIN, "plain_loops.py", "index_checks"},
         "control": {"loops"},
         "common_terms.py": {"model.py", "cost"},
         "lower.py": {
@@ -213,7 +208,6 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "text": {*_LOW, "elementary", ".", "analysis", "arrays"},
         "reference": {*_LOW, "elementary", ".", "analysis", "arrays", "text"},
     },
-    "tensorad/interop": {"packages.py": set(), "onnx": {"packages.py"}, ".": {"packages.py"}},
     "tensorad/language": {
         "types.py": set(),
         "terms.py": {"types.py"},
@@ -271,6 +265,7 @@ ROWS: dict[str, dict[str, set[str]]] = {
         **{row: set[str]() for row in _INTEROP},
         **{".": _INTEROP, "kept.py": _INTEROP, "operators.py": {*_INTEROP, "kept.py"}},  # noqa: PIE800
         **{row: {*_INTEROP, "operators.py"} for row in ("jax.py", "torch")},
+        "onnx": {"packages.py"},
     },
 }
 """By folder, bottom to top: what each folder or file in it may import; "." is its other files."""

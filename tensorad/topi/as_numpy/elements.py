@@ -12,7 +12,7 @@ from tensorad.errors import DefinitionError
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
-from tensorad.topi import indexing, math, transform
+from tensorad.topi import indexing, math
 from tensorad.topi.as_numpy.arguments import Given, as_array, as_tensor, flat
 from tensorad.topi.checks import normalize_axis
 
@@ -54,28 +54,13 @@ def _take(a: Given, indices: Given, axis: Any = None, out: None = None, mode: st
         )
     x = as_tensor("take", a)
     x, along = (flat(x), 0) if axis is None else (x, normalize_axis("take", axis, x.ndim))
-    places = _from_the_end(indices, x.shape[along])
-    if isinstance(places, np.ndarray) and not places.ndim:
-        one: Given = places[None]
-        return transform.squeeze(transform.take(x, one, along), along)
-    return transform.take(x, places, along)
-
-
-def _from_the_end(indices: Given, extent: Any) -> Any:
-    """Indices that are known, as an array; those below 0 count from the end."""
-    if isinstance(indices, Tensor):
-        return indices
-    known = np.asarray(indices)
-    if known.dtype.kind == "i" and isinstance(extent, int):
-        return np.where((known < 0) & (known >= -extent), known + extent, known)
-    return known
+    return indexing.take(x, as_tensor("take", indices, "indices"), along)
 
 
 def _take_along_axis(arr: Given, indices: Given, axis: Any = -1) -> Tensor:
     x = as_tensor("take_along_axis", arr, "arr")
     x, along = (flat(x), 0) if axis is None else (x, normalize_axis("gather", axis, x.ndim))
-    places = _from_the_end(indices, x.shape[along])
-    return indexing.gather(x, places, along)
+    return indexing.gather(x, as_tensor("take_along_axis", indices, "indices"), along)
 
 
 def _filled(value: float) -> Callable[..., Tensor]:
