@@ -47,7 +47,8 @@ def closures(n: int, rounds: int = 6) -> Function:
 
 
 def traced(f: Function) -> Program:
-    return ta.function(f).trace(X, W)
+    program: Program = ta.function(f).trace(X, W)
+    return program
 
 
 TRANSFORMS: Final[dict[str, Callable[[Function], object]]] = {
