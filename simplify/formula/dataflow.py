@@ -83,8 +83,8 @@ def is_pointwise(e: Read, loops: Mapping[Expr, tuple[Axis, ...] | None]) -> bool
 
 
 def over_inputs(op: Op, image: Mapping[Tensor, Tensor]) -> Op:
-    """The operation with reads of some tensors turned into reads of others."""
-    if not any(t in image for t in op_inputs(op)):
+    """The operation with reads of some tensors turned into reads of others; itself if of none."""
+    if all(image.get(t, t) is t for t in op_inputs(op)):
         return op
 
     def renew(e: Expr) -> Expr | None:

@@ -119,11 +119,11 @@ class _Joining:
         self, results: Sequence[Tensor], stages: Ops, forward: Ops, given: Sequence[Op]
     ) -> None:
         self.results = results
-        self.given = given
+        self.given = dict.fromkeys(given)
         self.stages = stages
         self.order = topological_ops(results, stop=given)
         self.place = {op: n for n, op in enumerate(self.order)}
-        fixed = {**forward, **dict.fromkeys(given), **{t.op: None for t in results}}
+        fixed = {**forward, **self.given, **{t.op: None for t in results}}
         self.free = [op for op in self.order if isinstance(op, Compute) and op not in fixed]
         self.groups: dict[Op, list[Compute]] = {op: [op] for op in self.free if _reduces(op)}
         """Operation -> all members of its group, in order."""
@@ -138,7 +138,6 @@ class _Joining:
             return list(self.results)
         order = topological_ops(self.results, self.given, self._inputs_of)
         used = {t: None for op in order for t in self._inputs_of(op)}
-        behind = dict.fromkeys(self.given)
         done: Ops = {}
         for op in order:
             members = self.groups.get(op, [])
@@ -146,7 +145,7 @@ class _Joining:
                 if op not in done:
                     self._join(members, used)
                     done.update(dict.fromkeys(members))
-            elif op not in behind:
+            elif op not in self.given:
                 new = over_inputs(op, self.image)
                 self.image.update(zip(outputs(op), outputs(new), strict=True))
         return [self.image.get(t, t) for t in self.results]
@@ -181,7 +180,7 @@ class _Joining:
         if any(t.op in inside for m in members if _reduces(m) for t in op_inputs(m)):
             return False
         first = min([self.place[m] for m in members])
-        seen: Ops = {}
+        seen: Ops = dict(self.given)  # none of them reads a member
         stack = [t.op for m in members for t in op_inputs(m) if t.op not in inside]
         while stack:
             op = stack.pop()

@@ -59,6 +59,8 @@ class RecordType(DType):
     _make: Callable[[], Sequence[Variant]] | None
     _is_ready: bool
     """Whether its variants can be made at any time."""
+    _source: RecordType | None
+    """The type that tells whether this one is differentiable."""
     _holds_floats: bool | None
     _holds_functions: bool | None
     derived: dict[object, Any]
@@ -70,6 +72,7 @@ class RecordType(DType):
         self._variants = None
         self._make = None
         self._is_ready = False
+        self._source = None
         self._holds_floats = None
         self._holds_functions = None
         self.derived = {}
@@ -102,6 +105,8 @@ class RecordType(DType):
         So it is where that is asked before the variants can be known, and stays: what was derived
         since goes by it.
         """
+        if self._source is not None:
+            return self._source.is_differentiable
         if self._holds_floats is None:
             self._holds_floats = self._may_hold_floats()
         return self._holds_floats
@@ -132,6 +137,7 @@ class RecordType(DType):
         stack = [self]
         while stack:
             dtype = stack.pop()
+            dtype = dtype._source or dtype
             if dtype in seen:
                 continue
             seen[dtype] = None
@@ -148,14 +154,22 @@ class RecordType(DType):
                     stack.append(f.dtype)
         return False
 
-    def later(self, make: Callable[[], Sequence[Variant]], *, is_ready: bool = False) -> RecordType:
+    def later(
+        self,
+        make: Callable[[], Sequence[Variant]],
+        *,
+        is_ready: bool = False,
+        source: RecordType | None = None,
+    ) -> RecordType:
         """Have the variants made when they are asked for.
 
         Args:
             is_ready: whether that may be at any time; otherwise nothing asks for what they hold.
+            source: the type that this one is derived of, and is differentiable with.
         """
         self._make = make
         self._is_ready = is_ready
+        self._source = source
         return self
 
     def complete(self, variants: Sequence[Variant]) -> RecordType:

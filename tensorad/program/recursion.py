@@ -289,8 +289,10 @@ class Frame:
         definition = self.round.definition
         assert self.type is not None and definition is not None, "both are known"
         self.type.close()
+        given = [v.dtype for v in self.given.leaves if isinstance(v, Tensor)]
         for t in self._functions:
-            t.is_open = False
+            if t not in given:  # that of a loop around takes further functions
+                t.is_open = False
         results = self._results
         if not self.is_called or not results:
             return replace(program, results=tuple(results))

@@ -145,3 +145,16 @@ def test_calls_give_sizes() -> None:
         verify([recursion(made, (given,), sizes=(int_const(5),))[0]])
     with pytest.raises(InternalError, match="a param has a size that no call gives"):
         verify(recursion(Definition("f", (x,), made.types).complete([first]), (x,)))
+
+
+def test_a_type_is_differentiable_with_its_source() -> None:
+    """Also where the source counts as such since its variants were not known."""
+    source = RecordType("source")
+    assert source.is_differentiable
+    derived = RecordType("derived").later(lambda: [Variant("zero", ())], source=source)
+    assert derived.variants == (Variant("zero", ()),)
+    assert derived.is_differentiable
+    around = RecordType("around").complete([Variant("one", (Field("inner", (), derived),))])
+    assert around.is_differentiable
+    of_numbers = RecordType("numbers").complete([Variant("one", (Field("n", (), INT64),))])
+    assert not RecordType("other").later(list, source=of_numbers).is_differentiable

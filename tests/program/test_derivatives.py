@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,15 @@ def loss(params: Any, x: Any) -> Any:
 
 def cube(x: Any) -> Any:
     return x * x * x
+
+
+def slope(f: Any) -> Any:
+    return lambda x: ta.jvp(f, (x,), (1.0,))[1]
+
+
+def inside(mode: Any, f: Any) -> Any:
+    """The derivative at a variable of its own."""
+    return lambda x: mode(lambda a: f(a))(x)
 
 
 def wanted(params: Any, x: Any) -> tuple[Any, Any]:
@@ -125,6 +135,21 @@ def test_derivatives_of_derivatives() -> None:
     assert ta.grad(lambda x: ta.jvp(cube, (x,), (1.0,))[1])(2.0) == 12
     assert ta.grad(lambda x: ta.vjp(cube, x)[1](1.0)[0])(2.0) == 12
     assert ta.grad(lambda x: ta.linearize(cube, x)[1](1.0))(2.0) == 12
+
+
+@pytest.mark.parametrize("modes", list(itertools.product((ta.grad, slope), repeat=3)))
+def test_three_modes_through_a_reduction_inside_of_a_formula(modes: Any) -> None:
+    """Each is made at variables of the one around it, which tidying must leave in place."""
+
+    def of_sixth_degree(a: Any) -> Any:
+        return ta.topi.sum(np.array([0.5, -1.0, 2.0]) * a * a) ** 3
+
+    f = of_sixth_degree
+    for mode in modes:
+        f = inside(mode, f)
+    trace = ta.function(f).trace(0.75)
+    (found,) = ta.interpret(list(trace.results), dict(zip(trace.parameters, [0.75], strict=True)))
+    assert found == pytest.approx(120 * 1.5**3 * 0.75**3)
 
 
 def test_derivatives_are_by_arguments_alone() -> None:

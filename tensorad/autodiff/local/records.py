@@ -49,7 +49,7 @@ def tangent_type(dtype: RecordType) -> RecordType:
     """The type of derivatives by records of a type; a tangent type is its own."""
     found = dtype.derived.get("tangent")
     if not isinstance(found, RecordType):
-        found = RecordType(f"{dtype}'").later(lambda: _tangent_variants(dtype))
+        found = RecordType(f"{dtype}'").later(lambda: _tangent_variants(dtype), source=dtype)
         dtype.derived["tangent"] = found.derived["tangent"] = found
     return found
 

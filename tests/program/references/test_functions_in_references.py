@@ -88,6 +88,34 @@ def _composed_plain(x: float, k: float) -> float:
     return value
 
 
+def _called_in_an_arm(x: Any, k: Any) -> Any:
+    f = ta.ref(lambda z: ta.sin(z))
+
+    def step(i: Any, c: Any) -> Any:
+        def longer() -> Any:
+            inner = f.get()
+            f.set(lambda z: inner(z * k) + x)
+            return c + f.get()(x)
+
+        return ta.cond(c < 1.5, longer, lambda: c * 0.5)
+
+    return ta.for_loop(0, 3, step, x) + f.get()(x)
+
+
+def _called_in_an_arm_plain(x: float, k: float) -> float:
+    c, length = x, 0
+
+    def f(z: float) -> float:
+        for _ in range(length):
+            z = z * k
+        return sin(z) + length * x
+
+    for _ in range(3):
+        length += c < 1.5
+        c = c + f(x) if c < 1.5 else c * 0.5
+    return c + f(x)
+
+
 def _by_a_call(x: Any, k: Any) -> Any:
     f = ta.ref(lambda z: z * x)
 
@@ -108,6 +136,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "loop": (_in_a_loop, _in_a_loop_plain),
     "exchanged": (_exchanged, _exchanged_plain),
     "composed": (_composed, _composed_plain),
+    "called": (_called_in_an_arm, _called_in_an_arm_plain),
     "call": (_by_a_call, _by_a_call_plain),
 }
 

@@ -300,3 +300,31 @@ def test_both_modes_through_views() -> None:
         return (y**2).sum()
 
     check_same(with_refs, without, X)
+
+
+@pytest.mark.slow
+def test_second_derivatives_of_a_part_that_an_arm_writes() -> None:
+    """The sum inside of a formula stays beside the params of an arm, in any order of modes."""
+    v = np.array([0.3, -0.5, 1.2])
+
+    def f(v: Any, k: Any) -> Any:
+        r = ta.ref(v)
+        ta.cond(k > 0, lambda: r.at[::-1][1:].add(ta.sin(v @ v)), lambda: None)
+        return r.get().sum()
+
+    def forward(v: Any, k: Any) -> Any:
+        return ta.jvp(lambda a: f(a, k), (v,), (v,))[1]
+
+    def along(v: Any, k: Any) -> Any:
+        return ta.topi.sum(ta.grad(f)(v, k) * v)
+
+    def of_gradient(v: Any, k: Any) -> Any:
+        return ta.jvp(lambda a: ta.grad(f)(a, k), (v,), (v,))[1]
+
+    product = v @ v  # the Hessian is 2 (2 cos(v v) - 4 v v^T sin(v v))
+    curved = 2 * (2 * np.cos(product) * v - 4 * v * product * np.sin(product))
+    slope = 1 + 4 * v * np.cos(product)
+    k = np.int64(1)
+    np.testing.assert_allclose(ta.function(ta.grad(forward))(v, k), curved + slope)
+    np.testing.assert_allclose(ta.function(ta.grad(along))(v, k), curved + slope)
+    np.testing.assert_allclose(ta.function(of_gradient)(v, k), curved)

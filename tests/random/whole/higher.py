@@ -105,13 +105,12 @@ def folded(w: Writer, names: Names) -> Statement:
     own = names.inner(local=True)
     a, b, c, xs = (w.name(letter) for letter in "abcx")
     if names.trees and w.chance(0.5):
+        leaf = own.inner()
+        leaf.vectors += ["value"] * 4
         own.numbers += [b]
         inside = w.define(
             arm, [a, b, c], own, lambda own: f"ta.tanh({rec}({a}) * {w.number(own)} - {rec}({c}))"
         )
-        leaf = own.inner()
-        leaf.numbers.remove(b)
-        leaf.vectors += ["value"] * 4
         arms = f"Tree.Leaf: lambda value: {w.bounded(leaf)}"
         arms += f", Tree.Node: {arm}"
         of = w.rng.choice(names.trees)

@@ -64,6 +64,7 @@ def test_formulas_are_put_in_and_renewed() -> None:
     renewed = over_inputs(op, {X: other})
     assert [t.name for t in [r.tensor for r in reads(*op_of(outputs(renewed)[0]).bodies)]] == ["O"]
     assert over_inputs(op, {V: other}) is op
+    assert over_inputs(op, {X: X}) is op, "the same tensor is no other"
 
 
 def test_stages_read_once_are_written_into_their_reader() -> None:
