@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 import pytest
 
 import tensorad as ta
+from benchmarks.workloads.large_programs import (
+    TRANSFORMS,
+    Function,
+    W,
+    X,
+    closures,
+    of_next_order,
+    size,
+    traced,
+)
 from tensorad.ir.analysis.blocks import inner_ops, ops_between
-from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Saved
-from tensorad.ir.visit import op_expressions, postorder
 from tensorad.language import check, parse, without_dead_code
-from tensorad.program.traces import Program
 from tensorad.simplify.control.nested_calls import MOST_NESTED
-from tensorad.simplify.control.passes import simplified
 from tests.support.profiled import number_of_calls
-from tests.support.programs.large import W, X, called, chain, closures, nested, text
+from tests.support.programs.large import called, chain, nested, text
 
-Function = Callable[..., Any]
 TEXTS: Final = 15
 """Functions of the text."""
-XS: Final = np.stack([X, -X])
-
-
-def traced(f: Function) -> Program:
-    return ta.function(f).trace(X, W)
-
-
-STEPS: Final[dict[str, Callable[[Function], object]]] = {
-    "trace": traced,
-    "verify": lambda f: verify(list(traced(f).results)),
-    "text": lambda f: str(ta.module(str(traced(f)))),
-    "pickle": lambda f: pickle.loads(pickle.dumps(list(traced(f).results))),
-    "forward": lambda f: traced(lambda x, w: ta.jvp(f, (x, w), (x, w))),
-    "reverse": lambda f: traced(ta.value_and_grad(f, (0, 1))),
-    "vmap": lambda f: ta.function(ta.vmap(f, in_axes=(0, None))).trace(XS, W),
-    "checkpoint": lambda f: traced(ta.grad(ta.checkpoint(f))),
-    "interpret": lambda f: ta.interpret(ta.function(f), X, W),
-    "lower": lambda f: ta.function(f).lower(X, W),
-}
+STEPS: Final = {name: step for name, step in TRANSFORMS.items() if name != "call"}
 CASES: Final = [
     *[("nested", step) for step in STEPS],
     *[("closures", step) for step in ("trace", "reverse", "lower")],
@@ -95,13 +80,6 @@ def test_calls_that_are_nested_deep_save_nothing_of_each_other(n: int, most: int
         assert count < MOST_NESTED**2 * 4 and len(every) < most + MOST_NESTED**2 * 4
 
 
-def size(program: Program) -> int:
-    """Nodes of all formulas after all passes, equal ones of an operation once."""
-    results = simplified(list(program.results), list(program.parameters))
-    ops = ops_between(results, dict.fromkeys(program.parameters))
-    return sum(len(postorder(*op_expressions(o))) for o in (*ops, *inner_ops(ops)))
-
-
 @pytest.mark.slow
 def test_four_gradients_are_forty_times_the_first() -> None:
     sizes = []
@@ -114,6 +92,16 @@ def test_four_gradients_are_forty_times_the_first() -> None:
         assert own[3] <= 40 * own[0], own
         sizes.append(own[3])
     assert sizes[1] <= 2.3 * sizes[0], sizes
+
+
+@pytest.mark.slow
+def test_four_gradients_of_closures() -> None:
+    f = closures(3)
+    own = []
+    for _ in range(4):
+        own.append(size(traced(ta.grad(f))))
+        f = of_next_order(f)
+    assert own[3] <= 40 * own[0], own
 
 
 @pytest.mark.slow

@@ -1,44 +1,16 @@
-"""Programs of many bindings in many functions: flat, nested, called, as text."""
+"""Programs of many bindings in many functions: nested, called, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
-
 import tensorad as ta
-from tensorad import topi
+from benchmarks.workloads.large_programs import layer
 
-X: Final = np.linspace(-1.0, 1.0, 4)
-W: Final = np.eye(4) * 0.9
 EACH: Final = 25
 """Bindings of one function."""
 Function = Callable[..., Any]
-
-
-def layer(x: Any, w: Any, rounds: int = 6) -> Any:
-    """4 operations on elements in each round, and a product with a matrix."""
-    for _ in range(rounds):
-        x = ta.sin(x) * 1.01
-        x = ta.tanh(x + 0.5)
-    return topi.matmul(w, x)
-
-
-def closures(n: int, rounds: int = 6) -> Function:
-    """n functions, each inside of the one before."""
-
-    def whole(x: Any, w: Any) -> Any:
-        def inner(depth: int) -> Function:
-            def f(v: Any) -> Any:
-                made = layer(v, w, rounds)
-                return inner(depth - 1)(made) if depth else made
-
-            return f
-
-        return inner(n - 1)(x).sum()
-
-    return whole
 
 
 def nested(n: int, rounds: int = 6) -> Function:
