@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.interop.inside_jax import MARKS, jax, made, of_floats, total
+from tests.interop.jax.inside_jax import MARKS, jax, made, of_floats, total
 from tests.interop.operators import CASES
 
 import jax.numpy as jnp  # isort: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.interop.inside_jax import jax, made, of_floats, total
+from tests.interop.jax.inside_jax import jax, made, of_floats, total
 from tests.interop.operators import CASES
 
 import jax.numpy as jnp  # isort: skip

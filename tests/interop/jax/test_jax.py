@@ -11,7 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad.errors import BindError, LimitError
 from tensorad.interop import xla
-from tests.interop.inside_jax import MARKS, jax, made
+from tests.interop.jax.inside_jax import MARKS, jax, made
 from tests.interop.operators import CASES, dense
 
 import jax.numpy as jnp  # isort: skip

@@ -12,7 +12,7 @@ import pytest
 import tensorad as ta
 from tensorad.errors import BindError, DefinitionError, DTypeError, ShapeError
 from tensorad.interop import xla
-from tests.interop.inside_jax import MARKS, jax, made
+from tests.interop.jax.inside_jax import MARKS, jax, made
 from tests.interop.operators import CASES
 
 import jax.numpy as jnp  # isort: skip

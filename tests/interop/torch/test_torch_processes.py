@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
-from tests.interop import torch_processes  # noqa: E402
+from tests.interop.torch import torch_processes  # noqa: E402
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -64,6 +64,6 @@ def test_operators_are_pickled_and_copied() -> None:
     assert twin.f is f and torch.equal(twin(x), layer(x))
     other = subprocess.run(
         [sys.executable, "-c", _READS], input=pickle.dumps(layer), capture_output=True, check=True,
-        cwd=Path(__file__).resolve().parents[2], timeout=300,
+        cwd=Path(__file__).resolve().parents[3], timeout=300,
     )  # fmt: skip
     assert float(other.stdout) == pytest.approx(float(layer(x).sum().detach()))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tests.interop.inside_jax import MARKS, jax, total
+from tests.interop.jax.inside_jax import MARKS, jax, total
 
 import jax.numpy as jnp  # isort: skip
 from jax.test_util import check_grads  # isort: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.interop.inside_jax import MARKS
+from tests.interop.jax.inside_jax import MARKS
 from tests.interop.operators import CASES
 
 pytestmark = MARKS
@@ -14,7 +14,7 @@ pytestmark = MARKS
 def test_two_devices_give_the_values_and_gradients_of_one() -> None:
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     run = subprocess.run(
-        [sys.executable, "-m", "tests.interop.two_devices"],
+        [sys.executable, "-m", "tests.interop.jax.two_devices"],
         capture_output=True, text=True, timeout=300, check=False,
         env={"PYTHONPATH": ":".join(p for p in sys.path if p), **flags},
     )  # fmt: skip
