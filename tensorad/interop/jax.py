@@ -193,7 +193,7 @@ def _tangents(primals: Sequence[Any], tangents: Sequence[Any], *, operator: Oper
     results = _bind(operator, primals)
     found = [ad.Zero(jax.typeof(y).to_tangent_aval()) for y in results]
     moving = [n for n in operator.differentiable_inputs if type(tangents[n]) is not ad.Zero]
-    if moving:
+    if moving and operator.differentiable_outputs:
         made = operator.pushforward(moving)
         values = _derived(made, [*primals, *[tangents[n] for n in moving]])
         for n, value in zip(operator.differentiable_outputs, values, strict=True):

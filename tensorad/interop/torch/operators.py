@@ -144,6 +144,8 @@ class TorchOperator:
     def way(self, needs: tuple[bool, ...]) -> Callable[..., Any]:
         """The results of memory, for autograd alone, where these inputs require it."""
         found = self.ways.get(needs)
+        if not self.operator.differentiable_outputs:
+            return self.compute_dense
         if found is None:
             wanted = [n for n in self.operator.differentiable_inputs if needs[n]]
             own = self.keeping(wanted)
@@ -177,7 +179,8 @@ class TorchOperator:
 
     def _kept(self, wanted: Sequence[int]) -> Keeping | None:
         """What is kept; None: inputs alone."""
-        is_kept = self.save == "auto" and self._used is None and wanted
+        is_moved = wanted and self.operator.differentiable_outputs
+        is_kept = self.save == "auto" and self._used is None and is_moved
         return self.operator.keeping(wanted) if is_kept else None
 
     def saves(self, wanted: Sequence[int]) -> tuple[int, ...]:

@@ -201,3 +201,17 @@ def test_a_loop_with_its_gradient_inside_of_a_module() -> None:
     while y.sum() < 10.0:
         y = y * x
     torch.testing.assert_close(f(x), y)
+
+
+def test_outputs_that_are_no_floats() -> None:
+    n = ta.size("n")
+    x = ta.placeholder((n,), name="X")
+    f = op(ta.compute((n,), lambda i: x[i] > 0.5), [x], f"test_outputs_{next(_numbers)}")
+    given = torch.rand(4, requires_grad=True)
+    compiled = torch.compile(f, fullgraph=True, backend="aot_eager")
+    for call in (f, f.registered, compiled):
+        found = call(given)
+        assert torch.equal(found, given > 0.5) and not found.requires_grad
+    own = torch.func.grad(lambda x: torch.where(f(x), x * x, x).sum())(given.detach())
+    torch.testing.assert_close(own, torch.where(given > 0.5, 2.0 * given, torch.ones(4)))
+    assert not torch.func.jvp(f, (given.detach(),), (torch.ones(4),))[1].any()
