@@ -39,7 +39,10 @@ def register(own: Own) -> Any:
 
     def cast(*tensors: Any) -> Any:
         pairs = zip(tensors, operator.inputs, strict=True)
-        given = [t.to(TORCH_DTYPES[own.dtype]) if t.is_floating_point() else t for t, own in pairs]
+        given = [
+            t.to(TORCH_DTYPES[own.dtype]) if t.is_floating_point() and own.dtype.is_float else t
+            for t, own in pairs
+        ]
         with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
             return overload(*given)
 

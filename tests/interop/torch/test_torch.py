@@ -14,7 +14,7 @@ import tensorad as ta
 from tests.interop.operators import CASES, Case
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
-from tensorad.errors import DefinitionError  # noqa: E402
+from tensorad.errors import DefinitionError, DTypeError  # noqa: E402
 from tensorad.interop.torch import TorchOperator, op  # noqa: E402
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -177,6 +177,12 @@ def test_autocast_computes_in_the_declared_dtype() -> None:
     x, w = [t.detach() for t in _arguments(case)]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert f(x.bfloat16(), w).dtype is torch.float64
+    gathered, case = _made("gathered")
+    index, rows = [t.detach() for t in _arguments(case)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for number in (index.double(), index.bfloat16()):
+            with pytest.raises(DTypeError, match="argument I of .* expected int64"):
+                gathered(number, rows)
 
 
 def test_names_and_inputs_of_operators() -> None:
