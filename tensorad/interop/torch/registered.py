@@ -24,8 +24,9 @@ def register(own: Own) -> Any:
     def fake(*tensors: Any) -> Any:
         check_traced(operator, tensors)
         shapes = operator.output_shapes([tuple(t.shape) for t in tensors])
+        device = tensors[0].device if tensors else "cpu"
         made = [
-            tensors[0].new_empty(s, dtype=TORCH_DTYPES[t.dtype])
+            torch.empty(s, dtype=TORCH_DTYPES[t.dtype], device=device)
             for s, t in zip(shapes, operator.outputs, strict=True)
         ]
         return made[0] if len(made) == 1 else tuple(made)
@@ -46,7 +47,8 @@ def register(own: Own) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
             return overload(*given)
 
-    _library.impl(name, lambda *tensors: own.compute_dense(*own.kernel.fitted(tensors)), "CPU")
+    where = "CPU" if operator.inputs else "BackendSelect"  # which tensors alone would tell
+    _library.impl(name, lambda *tensors: own.compute_dense(*own.kernel.fitted(tensors)), where)
     _library.impl(name, cast, "AutocastCPU")
     torch.library.register_fake(qualified, fake, lib=_library)
     _library.impl(name, differentiable, "Autograd")

@@ -221,3 +221,13 @@ def test_outputs_that_are_no_floats() -> None:
     own = torch.func.grad(lambda x: torch.where(f(x), x * x, x).sum())(given.detach())
     torch.testing.assert_close(own, torch.where(given > 0.5, 2.0 * given, torch.ones(4)))
     assert not torch.func.jvp(f, (given.detach(),), (torch.ones(4),))[1].any()
+
+
+def test_an_operator_of_nothing() -> None:
+    f = op(ta.compute((4,), lambda i: i * 2.0), [], f"test_nothing_{next(_numbers)}")
+    expected = torch.tensor([0.0, 2.0, 4.0, 6.0])
+    for call in (f, f.registered, torch.compile(lambda: f(), fullgraph=True, backend="aot_eager")):
+        assert torch.equal(call(), expected)
+    x = torch.ones(3, 4)
+    assert torch.equal(torch.func.vmap(lambda x: f() * x)(x), expected * x)
+    assert torch.equal(torch.func.grad(lambda x: (f() * x).sum())(x[0]), expected)
