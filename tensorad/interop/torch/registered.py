@@ -12,10 +12,15 @@ _library: Final[Any] = torch.library.Library(NAMESPACE, "FRAGMENT")
 _AUTOCAST: Final[Any] = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
 
-def register(own: Own) -> Any:
-    """The overload of an operator that PyTorch knows from now on."""
-    operator = own.operator
-    name, qualified = operator.name, f"{NAMESPACE}::{operator.name}"
+def is_free(name: str) -> bool:
+    """Whether an operator of PyTorch can get this name."""
+    own = getattr(torch.ops, NAMESPACE)
+    return name.isascii() and not name.startswith("__") and not hasattr(own, name)
+
+
+def register(own: Own, name: str) -> Any:
+    """The overload of an operator that PyTorch knows from now on by this name."""
+    operator, qualified = own.operator, f"{NAMESPACE}::{name}"
     arguments = ", ".join([f"Tensor x{n}" for n in range(len(operator.inputs))])
     kinds = ["Tensor"] * len(operator.outputs)
     results = kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"

@@ -231,3 +231,11 @@ def test_an_operator_of_nothing() -> None:
     x = torch.ones(3, 4)
     assert torch.equal(torch.func.vmap(lambda x: f() * x)(x), expected * x)
     assert torch.equal(torch.func.grad(lambda x: (f() * x).sum())(x[0]), expected)
+
+
+def test_derivatives_whose_names_are_taken() -> None:
+    f, case = _made("stencil")
+    for before in ("vjp_1_1", "of_1_1_0", "of_1_1_1", "jvp_1"):
+        op(f.operator.outputs, f.operator.inputs, f"test_taken_{before}")
+    g = op(case.outputs, case.inputs, "test_taken")
+    assert torch.autograd.gradcheck(g, _arguments(case), check_forward_ad=True)
