@@ -181,7 +181,7 @@ def test_autocast_computes_in_the_declared_dtype() -> None:
     index, rows = [t.detach() for t in _arguments(case)]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         for number in (index.double(), index.bfloat16()):
-            with pytest.raises(DTypeError, match="argument I of .* expected int64"):
+            with pytest.raises(DTypeError, match=r"argument I of .* expected int64"):
                 gathered(number, rows)
 
 
