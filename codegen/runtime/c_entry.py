@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 @lru_cache(maxsize=1)
 def _library() -> link.Library:
-    """The code that all entries share."""
+    """The code that all entries share; those made at once by several threads may have their own."""
     addresses = {
         "run": driver().library.addresses["run"],
         "settings": native_settings.read_by_native_code(),
@@ -97,11 +97,12 @@ class CEntry:
         }
         for n, word in told.items():
             self._words[n] = word
-        enter = {"enter": _library().addresses["enter"]}
+        library = _library()
+        enter = {"enter": library.addresses["enter"]}
         text = plain.trampoline_text(self._words.ctypes.data)
         self._code = link.load(text, ("entered",), (), opt=0, addresses=enter)
         self.address: int = self._code.addresses["entered"]
-        weakref.finalize(self, _leave, self._words, self._idle)
+        weakref.finalize(self, _leave, library, self._words, self._idle)
 
     def __repr__(self) -> str:
         return f"<CEntry {self.name} at {self.address:#x}>"
@@ -140,7 +141,9 @@ class CEntry:
         return self._executable.error(failure)
 
 
-def _leave(words: np.ndarray[tuple[int], np.dtype[np.int64]], idle: object) -> None:
+def _leave(
+    library: link.Library, words: np.ndarray[tuple[int], np.dtype[np.int64]], idle: object
+) -> None:
     """Give back an entry's frames; `idle` is where the words have them."""
-    leave = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_library().addresses["leave"])
+    leave = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.addresses["leave"])
     leave(words.ctypes.data)

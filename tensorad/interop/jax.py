@@ -61,7 +61,8 @@ def op(
     Args:
         outputs: what is computed.
         inputs: the placeholders that it is computed from, in the order of the arguments.
-        name: an identifier, of one program as long as its operator is there.
+        name: an identifier, of one program as long as its operator is there; given again with the
+            same program, it stands for the same operator.
     Returns:
         a function of arrays of the inputs' dtypes (as many as inputs); it returns an array, or a
         tuple of several.
@@ -75,7 +76,7 @@ def op(
     operator = Operator([outputs] if isinstance(outputs, Tensor) else outputs, inputs, name)
     with _guard.lock:
         known = _named.setdefault(name, operator)
-    if (known.outputs, known.inputs) != (operator.outputs, operator.inputs):
+    if not known.computes(operator):
         raise DefinitionError(
             f"an operator named {name} is there already, of another program.",
             where=repr(known),
@@ -193,7 +194,7 @@ def _tangents(primals: Sequence[Any], tangents: Sequence[Any], *, operator: Oper
     results = _bind(operator, primals)
     found = [ad.Zero(jax.typeof(y).to_tangent_aval()) for y in results]
     moving = [n for n in operator.differentiable_inputs if type(tangents[n]) is not ad.Zero]
-    if moving:
+    if moving and operator.differentiable_outputs:
         made = operator.pushforward(moving)
         values = _derived(made, [*primals, *[tangents[n] for n in moving]])
         for n, value in zip(operator.differentiable_outputs, values, strict=True):

@@ -184,7 +184,7 @@ class Operator:
         def made() -> Derived:
             inputs = list(self.inputs)
             known = {s.name for t in (*inputs, *self.outputs) for s in symbols_of(t)}
-            rows = size_var(next(n for n in _numbered("rows") if n not in known))
+            rows = size_var(next(n for n in numbered("rows") if n not in known))
             for n in mapped:
                 inputs[n] = _like(inputs[n], inputs[n].name, (rows,))
             image = {self.inputs[n]: inputs[n] for n in mapped}
@@ -274,7 +274,8 @@ def _check_inputs(own: Operator) -> None:
         )
 
 
-def _numbered(name: str) -> Iterator[str]:
+def numbered(name: str) -> Iterator[str]:
+    """A name, and others after it."""
     yield name
     yield from (f"{name}_{n}" for n in count(2))
 
@@ -291,7 +292,7 @@ def _values_of(
     known = {t.name for t in beside}
     made = []
     for t in tensors:
-        name = next(n for n in _numbered(f"{before}{t.name}") if n not in known)
+        name = next(n for n in numbered(f"{before}{t.name}") if n not in known)
         known.add(name)
         made.append(_like(t, name))
     return made

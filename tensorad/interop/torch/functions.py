@@ -62,7 +62,7 @@ def function_of(own: Own) -> Any:
     def jvp(ctx: Any, *tangents: Any) -> Any:
         moving = [n for n in operator.differentiable_inputs if tangents[n] is not None]
         found: list[Any] = [None] * len(operator.outputs)
-        if moving:
+        if moving and operator.differentiable_outputs:
             made = operator.pushforward(moving)
             values = (*ctx.saved_tensors, *[tangents[n] for n in moving])
             results = own.derived(made)(*[values[k] for k in made.takes])

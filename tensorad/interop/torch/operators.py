@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 from tensorad.errors import DefinitionError
-from tensorad.interop.operators import Derived, Keeping, Operator
+from tensorad.interop.operators import Derived, Keeping, Operator, numbered
 from tensorad.interop.torch.arguments import check_kinds, check_tensors
 from tensorad.interop.torch.functions import function_of, plain_function_of
 from tensorad.interop.torch.kernels import Kernel
 from tensorad.interop.torch.pytorch import NAMESPACE, is_memory, is_transformed, torch
-from tensorad.interop.torch.registered import register
+from tensorad.interop.torch.registered import is_free, register
 from tensorad.interop.torch.written_out import MISSING, written_out
 from tensorad.ir.tensor import Tensor
 from tensorad.process import Guard
@@ -50,8 +50,9 @@ def op(
         a function of CPU tensors of the inputs' dtypes (as many as inputs); it returns a tensor, or
         a tuple of several. It can be pickled and copied.
     Raises:
-        DefinitionError: the name is taken by another operator, or is no identifier; an input is
-            missing, given twice, or no placeholder; save is none of the two.
+        DefinitionError: the name is taken by another operator, or is no identifier, or none that
+            PyTorch takes; an input is missing, given twice, or no placeholder; save is none of the
+            two.
         BindError, DTypeError, ShapeError: in a call: a tensor does not fit.
         BoundsError: in a call: an index from data lies outside of its tensor.
     """
@@ -64,6 +65,12 @@ def op(
     operator = Operator([outputs] if isinstance(outputs, Tensor) else outputs, inputs, name)
     with _guard.lock:
         known = _registered.get(name)
+        if known is None and not is_free(name):
+            raise DefinitionError(
+                f"an operator of PyTorch cannot be named {name!r}.",
+                where=f"torch.ops.{NAMESPACE}",
+                hint="choose another name, of ASCII letters, digits and underscores.",
+            )
         if known is None:
             return _made(operator, save)
         if known.save != save or not known.operator.computes(operator):
@@ -144,6 +151,8 @@ class TorchOperator:
     def way(self, needs: tuple[bool, ...]) -> Callable[..., Any]:
         """The results of memory, for autograd alone, where these inputs require it."""
         found = self.ways.get(needs)
+        if not self.operator.differentiable_outputs:
+            return self.compute_dense
         if found is None:
             wanted = [n for n in self.operator.differentiable_inputs if needs[n]]
             own = self.keeping(wanted)
@@ -177,7 +186,8 @@ class TorchOperator:
 
     def _kept(self, wanted: Sequence[int]) -> Keeping | None:
         """What is kept; None: inputs alone."""
-        is_kept = self.save == "auto" and self._used is None and wanted
+        is_moved = wanted and self.operator.differentiable_outputs
+        is_kept = self.save == "auto" and self._used is None and is_moved
         return self.operator.keeping(wanted) if is_kept else None
 
     def saves(self, wanted: Sequence[int]) -> tuple[int, ...]:
@@ -209,8 +219,9 @@ def _made(operator: Operator, save: Save, used: tuple[int, ...] | None = None) -
     kind: Any = type("TorchOperator", (TorchOperator,), {"__doc__": TorchOperator.__doc__})
     own: TorchOperator = kind(operator, save, used)
     own.compute_dense, kind.__call__ = written_out(own.kernel, own.ways)
-    own.registered = register(own)
-    _registered[operator.name] = own
+    name = next(n for n in numbered(operator.name) if is_free(n))
+    own.registered = register(own, name)
+    _registered[name] = own
     return own
 
 

@@ -12,10 +12,15 @@ _library: Final[Any] = torch.library.Library(NAMESPACE, "FRAGMENT")
 _AUTOCAST: Final[Any] = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
 
-def register(own: Own) -> Any:
-    """The overload of an operator that PyTorch knows from now on."""
-    operator = own.operator
-    name, qualified = operator.name, f"{NAMESPACE}::{operator.name}"
+def is_free(name: str) -> bool:
+    """Whether an operator of PyTorch can get this name."""
+    own = getattr(torch.ops, NAMESPACE)
+    return name.isascii() and not name.startswith("__") and not hasattr(own, name)
+
+
+def register(own: Own, name: str) -> Any:
+    """The overload of an operator that PyTorch knows from now on by this name."""
+    operator, qualified = own.operator, f"{NAMESPACE}::{name}"
     arguments = ", ".join([f"Tensor x{n}" for n in range(len(operator.inputs))])
     kinds = ["Tensor"] * len(operator.outputs)
     results = kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"
@@ -24,8 +29,9 @@ def register(own: Own) -> Any:
     def fake(*tensors: Any) -> Any:
         check_traced(operator, tensors)
         shapes = operator.output_shapes([tuple(t.shape) for t in tensors])
+        device = tensors[0].device if tensors else "cpu"
         made = [
-            tensors[0].new_empty(s, dtype=TORCH_DTYPES[t.dtype])
+            torch.empty(s, dtype=TORCH_DTYPES[t.dtype], device=device)
             for s, t in zip(shapes, operator.outputs, strict=True)
         ]
         return made[0] if len(made) == 1 else tuple(made)
@@ -39,11 +45,15 @@ def register(own: Own) -> Any:
 
     def cast(*tensors: Any) -> Any:
         pairs = zip(tensors, operator.inputs, strict=True)
-        given = [t.to(TORCH_DTYPES[own.dtype]) if t.is_floating_point() else t for t, own in pairs]
+        given = [
+            t.to(TORCH_DTYPES[own.dtype]) if t.is_floating_point() and own.dtype.is_float else t
+            for t, own in pairs
+        ]
         with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
             return overload(*given)
 
-    _library.impl(name, lambda *tensors: own.compute_dense(*own.kernel.fitted(tensors)), "CPU")
+    where = "CPU" if operator.inputs else "BackendSelect"  # which tensors alone would tell
+    _library.impl(name, lambda *tensors: own.compute_dense(*own.kernel.fitted(tensors)), where)
     _library.impl(name, cast, "AutocastCPU")
     torch.library.register_fake(qualified, fake, lib=_library)
     _library.impl(name, differentiable, "Autograd")

@@ -100,13 +100,13 @@ def call_text(inputs: int, alike: Sequence[int]) -> str:
             f"    def compute({arguments}):",
             *[f"        {line}" for line in run],
             f"    def call(self, {defaults}{'/, ' if inputs else ''}*more):",
-            f"        if compiling(): return self.in_general(({row}*more))",
+            f"        if compiling(): return self.in_general(({row}*more,))",
             f"        if {' and '.join([*fits, alone])}:",
             f"            if not ({wanted}) or not enabled():",
             *[f"                {line}" for line in run],
             f"            needs = ({asked})",
             f"            return (ways.get(needs) or self.way(needs))({arguments})",
-            f"        return self.in_general(({row}*more))",
+            f"        return self.in_general(({row}*more,))",
             "    return compute, call",
         ]
     )

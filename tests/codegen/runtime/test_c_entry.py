@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import pytest
 import tensorad as ta
 from tensorad.codegen.entry import plain_ir
 from tensorad.codegen.entry.checks_ir import MAX_FRAMES
+from tensorad.codegen.runtime import c_entry
 from tensorad.codegen.runtime.c_entry import CEntry
 from tensorad.errors import BindError, BoundsError, LimitError
 from tests.codegen.runtime.test_forks import exit_code
@@ -100,6 +102,15 @@ def test_it_keeps_alive_what_it_needs() -> None:
     inputs, outputs, expected = _given(_product(), 6, 5)
     assert caller(entry)([*inputs, *outputs]) == 0
     np.testing.assert_array_equal(outputs[0], expected[0])
+
+
+def test_code_of_all_entries_lives_as_long_as_each() -> None:
+    """Threads that make the first entries at once have several such codes."""
+    entry = _product().c_entry()
+    shared = weakref.ref(c_entry._library())
+    c_entry._library.cache_clear()
+    gc.collect()
+    assert shared() is not None and entry.address
 
 
 def test_a_code_tells_of_its_own_call() -> None:

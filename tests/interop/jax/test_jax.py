@@ -92,3 +92,12 @@ def test_numbers_and_words_of_targets(monkeypatch: pytest.MonkeyPatch) -> None:
         "BoundsError: test_dense has no record of a failed call with the code 3."
     )
     assert found.words(number + 1, 3) == "an operator failed with the code 3, and is gone meanwhile"
+
+
+def test_outputs_that_are_no_floats() -> None:
+    n = ta.size("n")
+    x = ta.placeholder((n,), name="X")
+    f = op(ta.compute((n,), lambda i: x[i] > 0.5), [x], "test_no_floats")
+    given = jnp.asarray([0.2, 0.7, 0.9, 0.1], "float32")
+    found = jax.grad(lambda x: jnp.where(f(x), x * x, x).sum())(given)
+    assert np.allclose(found, np.where(given > 0.5, 2.0 * given, 1.0))

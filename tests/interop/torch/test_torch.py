@@ -14,7 +14,7 @@ import tensorad as ta
 from tests.interop.operators import CASES, Case
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
-from tensorad.errors import DefinitionError  # noqa: E402
+from tensorad.errors import DefinitionError, DTypeError  # noqa: E402
 from tensorad.interop.torch import TorchOperator, op  # noqa: E402
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -177,6 +177,12 @@ def test_autocast_computes_in_the_declared_dtype() -> None:
     x, w = [t.detach() for t in _arguments(case)]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert f(x.bfloat16(), w).dtype is torch.float64
+    gathered, case = _made("gathered")
+    index, rows = [t.detach() for t in _arguments(case)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for number in (index.double(), index.bfloat16()):
+            with pytest.raises(DTypeError, match=r"argument I of .* expected int64"):
+                gathered(number, rows)
 
 
 def test_names_and_inputs_of_operators() -> None:
@@ -201,3 +207,35 @@ def test_a_loop_with_its_gradient_inside_of_a_module() -> None:
     while y.sum() < 10.0:
         y = y * x
     torch.testing.assert_close(f(x), y)
+
+
+def test_outputs_that_are_no_floats() -> None:
+    n = ta.size("n")
+    x = ta.placeholder((n,), name="X")
+    f = op(ta.compute((n,), lambda i: x[i] > 0.5), [x], f"test_outputs_{next(_numbers)}")
+    given = torch.rand(4, requires_grad=True)
+    compiled = torch.compile(f, fullgraph=True, backend="aot_eager")
+    for call in (f, f.registered, compiled):
+        found = call(given)
+        assert torch.equal(found, given > 0.5) and not found.requires_grad
+    own = torch.func.grad(lambda x: torch.where(f(x), x * x, x).sum())(given.detach())
+    torch.testing.assert_close(own, torch.where(given > 0.5, 2.0 * given, torch.ones(4)))
+    assert not torch.func.jvp(f, (given.detach(),), (torch.ones(4),))[1].any()
+
+
+def test_an_operator_of_nothing() -> None:
+    f = op(ta.compute((4,), lambda i: i * 2.0), [], f"test_nothing_{next(_numbers)}")
+    expected = torch.tensor([0.0, 2.0, 4.0, 6.0])
+    for call in (f, f.registered, torch.compile(lambda: f(), fullgraph=True, backend="aot_eager")):
+        assert torch.equal(call(), expected)
+    x = torch.ones(3, 4)
+    assert torch.equal(torch.func.vmap(lambda x: f() * x)(x), expected * x)
+    assert torch.equal(torch.func.grad(lambda x: (f() * x).sum())(x[0]), expected)
+
+
+def test_derivatives_whose_names_are_taken() -> None:
+    f, case = _made("stencil")
+    for before in ("vjp_1_1", "of_1_1_0", "of_1_1_1", "jvp_1"):
+        op(f.operator.outputs, f.operator.inputs, f"test_taken_{before}")
+    g = op(case.outputs, case.inputs, "test_taken")
+    assert torch.autograd.gradcheck(g, _arguments(case), check_forward_ad=True)

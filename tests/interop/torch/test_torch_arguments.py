@@ -169,6 +169,11 @@ def test_names_of_operators() -> None:
         assert _text(DefinitionError, partial(op, case.outputs, case.inputs, name)) == (
             f"the name of an operator must be an identifier, got {name!r}.\n{hint}"
         )
+    for name in ("é", "name", "_dir", "__file__", "__origin__"):
+        assert _text(DefinitionError, partial(op, case.outputs, case.inputs, name)) == (
+            f"an operator of PyTorch cannot be named {name!r}.\n  in: torch.ops.tensorad\n"
+            "  hint: choose another name, of ASCII letters, digits and underscores."
+        )
     other = CASES["several"]()
     words = _text(DefinitionError, lambda: op(other.outputs, other.inputs, f.__name__))
     assert words == (
