@@ -215,9 +215,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "Less": elementwise(less_arrays, topi.less, BOOL),
     "Greater": elementwise(lambda a, b: less_arrays(b, a), topi.greater, BOOL),
     "LessOrEqual": elementwise(less_equal_arrays, topi.less_equal, BOOL),
-    "GreaterOrEqual": elementwise(
-        lambda a, b: less_equal_arrays(b, a), topi.greater_equal, BOOL
-    ),
+    "GreaterOrEqual": elementwise(lambda a, b: less_equal_arrays(b, a), topi.greater_equal, BOOL),
     "And": elementwise(np.logical_and, topi.logical_and),
     "Or": elementwise(np.logical_or, topi.logical_or),
     "Xor": elementwise(np.logical_xor, topi.logical_xor),

@@ -155,13 +155,11 @@ def average_pool(call: Call) -> Value:
         n = dim_expr(own.windows.extents[d])
         first = -low if padded else 0
         last = n + high if padded else n
-        total: Expr | None = None
-        for k in range(own.kernel[d]):
-            at = p * own.step[d] + (k * own.spread[d] - low)
-            one: Expr = te.select(te.all_of(at >= first, at < last), te.const(1, "int64"),
-                                  te.const(0, "int64"))  # fmt: skip
-            total = one if total is None else total + one
-        return 1 if total is None else total
+        start, by = p * own.step[d] - low, own.spread[d]
+        before = te.maximum((first - start + (by - 1)) // by, 0)
+        upto = te.minimum((last - start + (by - 1)) // by, own.kernel[d])
+        total: Expr = te.maximum(upto - before, 0)
+        return total
 
     def body(n: Expr, c: Expr, *position: Expr) -> Expr:
         value, where = own.read(n, c, position)
