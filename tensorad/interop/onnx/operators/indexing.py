@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -12,7 +11,7 @@ from tensorad import topi
 from tensorad.errors import OnnxError
 from tensorad.interop.onnx.calls import Call, axis_of
 from tensorad.interop.onnx.operators.folding import Handler
-from tensorad.interop.onnx.values import MAX_FOLDED, Known, Value, as_tensor
+from tensorad.interop.onnx.values import MAX_FOLDED, Known, Value, as_tensor, count_of
 from tensorad.ir.tensor import Tensor
 from tensorad.topi.definition import define
 
@@ -37,7 +36,7 @@ def gather(call: Call) -> Value:
 
 def _count(value: Known, axis: int, index: Known) -> int:
     """The elements of the result."""
-    return prod([*value.shape[:axis], *index.shape, *value.shape[axis + 1 :]])
+    return count_of((*value.shape[:axis], *index.shape, *value.shape[axis + 1 :]))
 
 
 def _at_one(x: Tensor, axis: int, place: int, ndim: int) -> Tensor:
