@@ -197,3 +197,20 @@ def test_external_data_are_not_read_where_they_are_too_many(tmp_path: Path) -> N
         file.truncate(2**40)
     with pytest.raises(OnnxError, match="needs 8 bytes, but has 1099511627776"):
         external(tmp_path, (2,))
+
+
+def test_moments_of_layers_have_the_type_that_is_told() -> None:
+    x, scale = np.random.default_rng(0).normal(size=(2, 6)), np.ones(6)
+    model = single("LayerNormalization", {"x": x, "w": scale}, outputs=3)
+    for info, code in zip(model.graph.output, (11, 1, 1), strict=True):
+        info.type.tensor_type.elem_type = code
+    found = load(model).build()({"x": x, "w": scale})
+    assert [str(a.dtype) for a in found.values()] == ["float64", "float32", "float32"]
+    check(model, {"x": x, "w": scale})
+
+
+def test_large_gathers_of_constants_are_computed_in_calls() -> None:
+    g = Graph()
+    rows = g.op("Gather", g.fixed(np.zeros((1, 2**16), np.int64)), g.fixed(np.zeros(2**14, int)))
+    g.output(g.op("ReduceMax", rows, keepdims=0), "int64")
+    assert load(g.model()).outputs
