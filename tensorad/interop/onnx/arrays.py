@@ -41,7 +41,8 @@ def array_of(proto: Any, what: str, folder: str | None) -> Array:
         raise OnnxError(f"{what} is a segment of a tensor, which is not imported.")
     count = prod(shape)
     if proto.data_location == 1:
-        return _of_bytes(_outside(proto, what, folder), dtype, shape, what)
+        wanted = count * dtype.size_bytes
+        return _of_bytes(_outside(proto, what, folder, wanted), dtype, shape, what)
     if proto.HasField("raw_data"):
         return _of_bytes(proto.raw_data, dtype, shape, what)
     field = getattr(proto, _FIELDS.get(str(dtype), "int32_data"))
@@ -74,8 +75,8 @@ def _miscounted(what: str, shape: tuple[int, ...], wanted: int, got: int, unit: 
     )
 
 
-def _outside(proto: Any, what: str, folder: str | None) -> bytes:
-    """The bytes of a tensor in a file beside the model."""
+def _outside(proto: Any, what: str, folder: str | None, wanted: int) -> bytes:
+    """The bytes of a tensor in a file beside the model, of which there have to be `wanted`."""
     told: Mapping[str, str] = {
         check_name(what, e.key): check_name(what, e.value) for e in proto.external_data
     }
@@ -88,7 +89,7 @@ def _outside(proto: Any, what: str, folder: str | None) -> bytes:
     start = _number(told, "offset", what) or 0
     path = _inside(folder, place, what)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_opened) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise OnnxError(f"{what} lies in {shown(place)}, which is no file.")
@@ -100,6 +101,8 @@ def _outside(proto: Any, what: str, folder: str | None) -> bytes:
                     f"which has {status.st_size}.",
                     hint="the file is damaged, or another one.",
                 )
+            if length != wanted:
+                raise _miscounted(what, tuple(proto.dims), wanted, length, "bytes")
             file.seek(start)
             return file.read(length)
     except (OSError, ValueError) as error:
@@ -108,6 +111,11 @@ def _outside(proto: Any, what: str, folder: str | None) -> bytes:
         raise OnnxError(f"{what} cannot be read: {error}.") from error
     except MemoryError as error:
         raise OnnxError(f"there is no memory for {what}.") from error
+
+
+def _opened(path: str, flags: int) -> int:
+    """A file opened that is no link by now; without waiting, should it be a pipe."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
 def _number(told: Mapping[str, str], key: str, what: str) -> int | None:

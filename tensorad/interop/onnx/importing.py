@@ -22,6 +22,7 @@ from tensorad.interop.onnx.structure import (
     Node,
     check_name,
     check_order,
+    length_of,
     live,
     nodes_of,
     resolved,
@@ -39,6 +40,8 @@ from tensorad.topi.arguments import shown
 
 MAX_FOLDED_TOTAL: Final = 2**25
 """Elements of all arrays together that are computed while importing."""
+MAX_EXPANDED: Final = 2**21
+"""Nodes, names and attributes of the bodies of functions, once for each call."""
 _LISTED: Final = 20
 """Problems that one error lists."""
 _BY_HAND: Final = "write these parts with tensorad.topi, or by formulas."
@@ -51,6 +54,7 @@ class Function(NamedTuple):
     Attributes:
         name: for errors; `inputs`, `outputs`: formal names; `nodes`: its body.
         defaults: attributes that a call may leave out; `schemas`: operators of its versions.
+        length: nodes, names and attributes that a call goes through.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Function(NamedTuple):
     nodes: Sequence[Node]
     defaults: Mapping[str, Attribute]
     schemas: Schemas
+    length: int
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,8 @@ class Importer:
         self.functions = functions
         self.problems: list[Problem] = []
         self._folder = folder
+        self._given: Mapping[str, Attribute] | None = None
+        self._expanded = 0
         self._end: OnnxError | None = None
         self._steps = 0
         self._folded = 0
@@ -159,6 +166,7 @@ class Importer:
         """The outputs of a node; none if it is not imported."""
         function = self.functions.get((node.domain, node.operator, node.overload))
         try:
+            _check_settled(node)
             if function is not None:
                 return self._called(node, function, values, depth)
             own = signature_of(node, schemas)
@@ -204,11 +212,22 @@ class Importer:
             )
         absent: list[Value | None] = [None] * (len(function.inputs) - len(values))
         scope: Scope = ChainMap(dict(zip(function.inputs, [*values, *absent], strict=True)))
-        body = resolved(function.nodes, {**function.defaults, **node.attributes})
+        self._expanded += function.length
+        if self._expanded > MAX_EXPANDED:
+            raise self._ended(
+                f"calls of functions stand for more than {MAX_EXPANDED:,} nodes and names.",
+                hint="cut the model into several.",
+            )
+        given = {**function.defaults, **node.attributes}
+        body = resolved(function.nodes, given)
         check_order(body, scope, f"function {function.name}")
         wanted = [o for o, name in zip(function.outputs, node.outputs, strict=False) if name]
         self._known_names(wanted, body, scope, f"function {function.name}")
-        self.run(live(body, wanted), scope, function.schemas, depth + 1)
+        around, self._given = self._given, given
+        try:
+            self.run(live(body, wanted), scope, function.schemas, depth + 1)
+        finally:
+            self._given = around
         return [_result(scope.get(o, _MISSING)) for o in function.outputs]
 
     def _branched(
@@ -231,6 +250,8 @@ class Importer:
             name = check_name("an initialiser", proto.name)
             inner[name] = Known(array_of(proto, f"initialiser {shown(name)}", self._folder))
         nodes = nodes_of(body.node)
+        if self._given is not None:
+            nodes = resolved(nodes, self._given)
         check_order(nodes, inner, f"a branch of {node}")
         wanted = [check_name("an output", o.name) for o in body.output]
         self._known_names(wanted, nodes, inner, f"a branch of {node}")
@@ -270,6 +291,17 @@ class Importer:
 def _problem(node: Node, error: UserError) -> Problem:
     what, _, hint = str(error).partition("\n  hint: ")
     return Problem(node, what.split("\n")[0], hint or None)
+
+
+def _check_settled(node: Node) -> None:
+    """All attributes have values."""
+    for name, a in node.attributes.items():
+        if a.reference:
+            raise OnnxError(
+                f"attribute {shown(name)} is that of a function, {shown(a.reference)}, "
+                "but the node is in none.",
+                hint="the file is damaged, or was cut out of a function.",
+            )
 
 
 def _result(value: Value | Foreign | None) -> Value | Foreign:
@@ -380,6 +412,7 @@ def function_of(proto: Any, name: str, versions: Mapping[str, int]) -> Function:
         nodes_of(proto.node),
         _attributes(proto.attribute_proto),
         Schemas({**versions, **own}),
+        length_of(proto),
     )
 
 

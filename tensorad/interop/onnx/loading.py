@@ -87,6 +87,7 @@ class _Loader:
         self.constants = constants
         self._sized: set[str] = set()
         self._names: set[str] = set()
+        self._size_names: dict[str, str] = {}
 
     def loaded(self) -> Imported:
         """The model as tensors."""
@@ -231,17 +232,19 @@ class _Loader:
         if kind == "dim_value":
             return int(dim.dim_value)
         text = dim.dim_param if kind == "dim_param" and dim.dim_param else f"{name}_{d}"
-        called = _identifier(check_name(f"an extent of {shown(shown_name(name))}", text))
+        called = self._size_name(check_name(f"an extent of {shown(shown_name(name))}", text))
         self._sized.update((text, called))
         number = self.sizes.get(text, self.sizes.get(called))
         return te.size(called) if number is None else number
 
+    def _size_name(self, text: str) -> str:
+        """The size that stands for a named extent: for each name another one."""
+        if text not in self._size_names:
+            self._size_names[text] = _free(_identifier(text), set(self._size_names.values()))
+        return self._size_names[text]
+
     def _placeholder(self, name: str, shape: tuple[Dim, ...], dtype: DType) -> Tensor:
-        called = base = _identifier(name)
-        n = 1
-        while called in self._names:
-            n += 1
-            called = f"{base}_{n}"
+        called = _free(_identifier(name), self._names)
         self._names.add(called)
         made: Tensor = te.placeholder(shape, str(dtype), name=called)
         return made
@@ -264,6 +267,15 @@ def _identifier(name: str) -> str:
     """A name as one of Python, which tensors and sizes have."""
     plain = re.sub(r"\W", "_", name[:60], flags=re.ASCII)
     return plain if plain.isidentifier() else f"_{plain}"
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """A name, with a number behind it where it is taken."""
+    called, n = name, 1
+    while called in taken:
+        n += 1
+        called = f"{name}_{n}"
+    return called
 
 
 def _checked_sizes(sizes: Mapping[str, int]) -> dict[str, int]:

@@ -58,7 +58,8 @@ class Schemas:
 
     def _signature(self, domain: str, operator: str) -> Signature | None:
         version = self.versions.get(domain)
-        if version is None or not defs.has(operator, domain):
+        newest = int(defs.onnx_opset_version())
+        if version is None or not 1 <= version <= newest or not defs.has(operator, domain):
             return None
         try:
             schema = defs.get_schema(operator, version, domain)

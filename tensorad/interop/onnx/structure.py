@@ -63,6 +63,8 @@ class Node:
     def bodies(self) -> Iterator[Any]:
         """The graphs among its attributes."""
         for a in self.attributes.values():
+            if a.reference:
+                continue
             if a.kind == 5:
                 yield a.value
             elif a.kind == 10:
@@ -199,6 +201,18 @@ def names_read(body: Any) -> set[str]:
                 elif a.type == 10:
                     left += [(g, depth + 1) for g in a.graphs]
     return found
+
+
+def length_of(body: Any) -> int:
+    """Nodes, names and attributes of a function, and of the graphs inside of it."""
+    total, left = len(body.input) + len(body.output), [body]
+    while left:
+        for node in left.pop().node:
+            total += 1 + len(node.input) + len(node.output)
+            for a in node.attribute:
+                total += 1 + len(a.ints) + len(a.floats) + len(a.strings)
+                left += [*([a.g] if a.type == 5 else ()), *(a.graphs if a.type == 10 else ())]
+    return total
 
 
 def check_order(nodes: Sequence[Node], known: Mapping[str, object] | set[str], what: str) -> None:

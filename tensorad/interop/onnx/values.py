@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +31,8 @@ from tensorad.ir.visit import postorder
 Array = np.ndarray[Any, Any]
 MAX_ELEMENTS: Final = 2**40
 """Elements of a tensor of numbers as extents; more are refused."""
+MAX_AXES: Final = 32
+"""Axes of arrays in every version of NumPy."""
 MAX_FOLDED: Final = 2**20
 """Elements of an array that is computed while importing; larger ones are computed in calls."""
 TYPES: Final = {
@@ -188,7 +190,7 @@ def _of_sizes(value: Known) -> Tensor:
     return made
 
 
-def count_of(shape: Shape) -> int:
+def count_of(shape: Iterable[Dim]) -> int:
     """The number of elements as far as extents are numbers; 1 for each other one."""
     total = 1
     for n in shape:
@@ -197,14 +199,19 @@ def count_of(shape: Shape) -> int:
 
 
 def check_extents(what: str, shape: Shape) -> None:
-    """Refuse a tensor with more elements than there can be.
+    """Refuse a tensor with more elements than there can be, those of extents 0 aside.
 
     Raises:
-        OnnxError: as said, or an extent is negative.
+        OnnxError: as said, or there are too many axes, or an extent is negative.
     """
     if any(isinstance(n, int) and n < 0 for n in shape):
         raise OnnxError(f"{what} has a negative extent in {tuple(shape)}.")
-    if count_of(shape) > MAX_ELEMENTS:
+    if len(shape) > MAX_AXES:
+        raise OnnxError(
+            f"{what} has {len(shape)} axes, more than {MAX_AXES}.",
+            hint="the file is damaged: arrays of NumPy have no more.",
+        )
+    if count_of([n or 1 for n in shape if isinstance(n, int)]) > MAX_ELEMENTS:
         raise OnnxError(
             f"{what} of shape {tuple(shape)} has more than 2^40 elements.",
             hint="its extents are wrong, or the file is damaged.",

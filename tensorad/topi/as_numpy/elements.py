@@ -9,10 +9,11 @@ import numpy as np
 
 from tensorad import te
 from tensorad.errors import DefinitionError
-from tensorad.ir.dtypes import BOOL
+from tensorad.ir.arrays.elementwise import broadcast_shapes, same_dim
+from tensorad.ir.dtypes import BOOL, to_dtype
 from tensorad.ir.expr import Expr
-from tensorad.ir.tensor import Tensor
-from tensorad.topi import indexing, math
+from tensorad.ir.tensor import Shape, Tensor
+from tensorad.topi import indexing, math, transform
 from tensorad.topi.as_numpy.arguments import Given, as_array, as_tensor, flat
 from tensorad.topi.checks import normalize_axis
 
@@ -60,7 +61,17 @@ def _take(a: Given, indices: Given, axis: Any = None, out: None = None, mode: st
 def _take_along_axis(arr: Given, indices: Given, axis: Any = -1) -> Tensor:
     x = as_tensor("take_along_axis", arr, "arr")
     x, along = (flat(x), 0) if axis is None else (x, normalize_axis("gather", axis, x.ndim))
-    return indexing.gather(x, as_tensor("take_along_axis", indices, "indices"), along)
+    at = as_tensor("take_along_axis", indices, "indices")
+    if at.ndim == x.ndim:
+        ones = [(*t.shape[:along], 1, *t.shape[along + 1 :]) for t in (x, at)]
+        around = broadcast_shapes("np.take_along_axis", *ones)
+        x, at = (_spread(t, (*around[:along], t.shape[along], *around[along + 1 :]))
+                 for t in (x, at))  # fmt: skip
+    return indexing.gather(x, at, along)
+
+
+def _spread(x: Tensor, shape: Shape) -> Tensor:
+    return x if all(map(same_dim, x.shape, shape)) else transform.broadcast_to(x, shape)
 
 
 def _filled(value: float) -> Callable[..., Tensor]:
@@ -73,7 +84,10 @@ def _filled(value: float) -> Callable[..., Tensor]:
 def _full_like(a: Given, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Tensor:
     x = as_tensor("full_like", a)
     extents = x.shape if shape is None else shape
-    return math.full(extents, fill_value, x.dtype if dtype is None else dtype)
+    wanted = x.dtype if dtype is None else to_dtype(dtype)
+    if wanted is BOOL and _is_number(fill_value):
+        fill_value = bool(fill_value)
+    return math.full(extents, fill_value, wanted)
 
 
 def _shape(a: Any) -> tuple[Any, ...]:

@@ -114,6 +114,8 @@ CALLS: Final[dict[str, list[Call]]] = {
     "take_along_axis": [
         lambda x, y, v, s, b, n: np.take_along_axis(x, np.array([[1, -1], [0, 2], [3, 3]]), 1),
         lambda x, y, v, s, b, n: np.take_along_axis(v, np.array([3, 0]), None),
+        lambda x, y, v, s, b, n: np.take_along_axis(x, np.array([[1, 0]]), 1),
+        lambda x, y, v, s, b, n: np.take_along_axis(s, np.array([[[0, 2], [1, -1]]]), 1),
     ],
     "reshape": [
         lambda x, y, v, s, b, n: np.reshape(x, (2, -1)),
@@ -182,6 +184,7 @@ CALLS: Final[dict[str, list[Call]]] = {
     "zeros_like": [lambda x, y, v, s, b, n: np.zeros_like(x)],
     "ones_like": [
         lambda x, y, v, s, b, n: np.ones_like(n),
+        lambda x, y, v, s, b, n: np.ones_like(b),
         lambda x, y, v, s, b, n: np.ones_like(x, "int64", shape=(2, 1)),
     ],
     "full_like": [lambda x, y, v, s, b, n: np.full_like(x, 2.5)],

@@ -14,11 +14,13 @@ from tensorad.errors import OnnxError
 from tensorad.interop.onnx.calls import Call
 from tensorad.interop.onnx.operators.folding import (
     Handler,
+    array_of_result,
     elementwise,
     equal_arrays,
     folded,
     larger,
     less_arrays,
+    less_equal_arrays,
     smaller,
     truncated_quotient,
 )
@@ -68,7 +70,7 @@ def remainder(call: Call) -> Value:
 
 def _truncated_remainder(a: Array, b: Array) -> Array:
     """np.fmod, also of sizes, which are not negative."""
-    return np.asarray(a % b if object in (a.dtype, b.dtype) else np.fmod(a, b))
+    return array_of_result(a % b if object in (a.dtype, b.dtype) else np.fmod(a, b))
 
 
 def power(call: Call) -> Value:
@@ -168,10 +170,6 @@ def _of_integers(on_arrays: Callable[..., Any], on_tensors: Callable[..., Tensor
     return handler
 
 
-def _opposite(on_arrays: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    return lambda a, b: ~on_arrays(a, b)
-
-
 def _erf(x: Array) -> Array:
     return np.asarray(np.vectorize(erf, otypes=[float])(x))
 
@@ -216,8 +214,8 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "Equal": elementwise(equal_arrays, topi.equal, BOOL),
     "Less": elementwise(less_arrays, topi.less, BOOL),
     "Greater": elementwise(lambda a, b: less_arrays(b, a), topi.greater, BOOL),
-    "LessOrEqual": elementwise(_opposite(lambda a, b: less_arrays(b, a)), topi.less_equal, BOOL),
-    "GreaterOrEqual": elementwise(_opposite(less_arrays), topi.greater_equal, BOOL),
+    "LessOrEqual": elementwise(less_equal_arrays, topi.less_equal, BOOL),
+    "GreaterOrEqual": elementwise(lambda a, b: less_equal_arrays(b, a), topi.greater_equal, BOOL),
     "And": elementwise(np.logical_and, topi.logical_and),
     "Or": elementwise(np.logical_or, topi.logical_or),
     "Xor": elementwise(np.logical_xor, topi.logical_xor),

@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorad import te
 from tensorad.interop.onnx.calls import Call
-from tensorad.interop.onnx.values import MAX_FOLDED, Array, Known, Value, equal
+from tensorad.interop.onnx.values import MAX_FOLDED, Array, Known, Value, equal, objects
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
@@ -44,12 +44,17 @@ def folded(call: Call, function: Callable[..., Any], dtype: DType | None = None)
     if any(v.is_symbolic for v in values) and not all(_is_integer(v) for v in values):
         return None
     try:
-        made = np.asarray(function(*[v.array for v in values]))
+        made = array_of_result(function(*[v.array for v in values]))
     except Undecided:
         return None
     if made.dtype == object and not wanted.is_integer:
         return None
     return Known(made, wanted)
+
+
+def array_of_result(made: Any) -> Array:
+    """What a function of arrays returned; of those without axes NumPy gives the element itself."""
+    return objects([made]).reshape(()) if isinstance(made, Expr) else np.asarray(made)
 
 
 def _is_integer(value: Known) -> bool:
@@ -88,8 +93,15 @@ def _less(a: Any, b: Any) -> bool:
     return bool(a < b)
 
 
+def _less_or_equal(a: Any, b: Any) -> bool:
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        raise Undecided
+    return bool(a <= b)
+
+
 equal_arrays: Final = _decided(_same)
 less_arrays: Final = _decided(_less)
+less_equal_arrays: Final = _decided(_less_or_equal)
 
 
 def larger(a: Any, b: Any) -> Any:
@@ -109,6 +121,6 @@ def smaller(a: Any, b: Any) -> Any:
 def truncated_quotient(a: Array, b: Array) -> Array:
     """a / b of integers, towards 0; sizes, which are not negative, by floor."""
     if a.dtype == object or b.dtype == object:
-        return np.asarray(a // b)
+        return array_of_result(a // b)
     down = a // b
     return np.asarray(down + ((down < 0) & (down * b != a)).astype(a.dtype))

@@ -103,8 +103,10 @@ def _astype(value: Value, dtype: str) -> Value:
 def _cast_array(a: Array, dtype: str) -> Array:
     if a.dtype.kind == "f" and dtype.startswith(("int", "uint")):
         bounds = np.iinfo(dtype)
-        whole = np.trunc(np.nan_to_num(a.astype(float), nan=0.0))
-        return np.asarray(np.clip(whole, bounds.min, bounds.max)).astype(dtype)
+        found = np.trunc(np.nan_to_num(a.astype(float), nan=0.0))
+        above, below = found >= float(bounds.max), found <= float(bounds.min)
+        whole = np.where(above | below, 0.0, found).astype(dtype)
+        return np.where(above, bounds.max, np.where(below, bounds.min, whole)).astype(dtype)
     return a.astype(dtype)
 
 

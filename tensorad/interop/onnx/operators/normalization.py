@@ -9,7 +9,7 @@ from tensorad import te, topi
 from tensorad.errors import OnnxError
 from tensorad.interop.onnx.calls import Call, axis_of
 from tensorad.interop.onnx.operators.folding import Handler
-from tensorad.interop.onnx.values import Value
+from tensorad.interop.onnx.values import Value, dtype_of
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.topi.definition import define
@@ -47,7 +47,10 @@ def layer_norm(call: Call) -> list[Value]:
     made = topi.multiply(_scaled_distance(x, mean, inverse, first), call.tensor(1))
     if call.has(2):
         made = topi.add(made, call.tensor(2))
-    return [made, mean, inverse]
+    if not (call.wants(1) or call.wants(2)):
+        return [made]
+    stash = str(dtype_of(call.integer("stash_type", 1)))
+    return [made, mean.astype(stash), inverse.astype(stash)]
 
 
 def _scaled_distance(x: Tensor, mean: Tensor, inverse: Tensor, first: int) -> Tensor:
