@@ -13,7 +13,7 @@ from tensorad.ir.arrays.elementwise import broadcast_shapes, same_dim
 from tensorad.ir.dtypes import BOOL, to_dtype
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Shape, Tensor
-from tensorad.topi import indexing, math, transform
+from tensorad.topi import indexing, math
 from tensorad.topi.as_numpy.arguments import Given, as_array, as_tensor, flat
 from tensorad.topi.checks import normalize_axis
 
@@ -71,7 +71,7 @@ def _take_along_axis(arr: Given, indices: Given, axis: Any = -1) -> Tensor:
 
 
 def _spread(x: Tensor, shape: Shape) -> Tensor:
-    return x if all(map(same_dim, x.shape, shape)) else transform.broadcast_to(x, shape)
+    return x if all(map(same_dim, x.shape, shape)) else math.broadcast_to(x, shape)
 
 
 def _filled(value: float) -> Callable[..., Tensor]:
