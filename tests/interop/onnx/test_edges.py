@@ -41,6 +41,17 @@ def test_arithmetic_of_one_size(operator: str) -> None:
     check(one_size(operator, 3), {"x": np.zeros((7, 3), np.float32)})
 
 
+@pytest.mark.parametrize("divisor", [2, -2, 3])
+@pytest.mark.parametrize("operator", ["Div", "Mod"])
+def test_quotients_of_sizes_go_towards_0(operator: str, divisor: int) -> None:
+    g = Graph()
+    size = g.op("Gather", g.op("Shape", g.input("x", ("n", 3))), g.fixed(0))
+    told = {"fmod": 1} if operator == "Mod" else {}
+    g.output(g.op(operator, g.op("Sub", size, g.fixed(5)), g.fixed(divisor), **told), "int64")
+    for n in (2, 4, 5, 8):
+        check(g.model(), {"x": np.zeros((n, 3), np.float32)})
+
+
 def test_the_opposite_of_one_size() -> None:
     check(one_size("Neg"), {"x": np.zeros((7, 3), np.float32)})
 

@@ -14,7 +14,6 @@ from tensorad.errors import OnnxError
 from tensorad.interop.onnx.calls import Call
 from tensorad.interop.onnx.operators.folding import (
     Handler,
-    array_of_result,
     elementwise,
     equal_arrays,
     folded,
@@ -23,6 +22,7 @@ from tensorad.interop.onnx.operators.folding import (
     less_equal_arrays,
     smaller,
     truncated_quotient,
+    truncated_remainder,
 )
 from tensorad.interop.onnx.values import Array, Value, count_of
 from tensorad.ir.dtypes import BOOL
@@ -54,7 +54,7 @@ def quotient(a: Tensor, b: Tensor) -> Tensor:
 def remainder(call: Call) -> Value:
     """What division leaves, of the divisor's sign, or with fmod of the dividend's."""
     if call.flag("fmod", False):
-        known = folded(call, _truncated_remainder)
+        known = folded(call, truncated_remainder)
         return topi.fmod(call.tensor(0), call.tensor(1)) if known is None else known
     known = folded(call, np.mod)
     if known is not None:
@@ -66,11 +66,6 @@ def remainder(call: Call) -> Value:
     other_sign = topi.logical_xor(topi.less(rest, 0), topi.less(b, 0))
     moved = topi.logical_and(topi.not_equal(rest, 0), other_sign)
     return topi.where(moved, topi.add(rest, b), rest)
-
-
-def _truncated_remainder(a: Array, b: Array) -> Array:
-    """np.fmod, also of sizes, which are not negative."""
-    return array_of_result(a % b if object in (a.dtype, b.dtype) else np.fmod(a, b))
 
 
 def power(call: Call) -> Value:

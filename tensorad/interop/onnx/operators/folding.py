@@ -13,6 +13,7 @@ from tensorad.interop.onnx.values import MAX_FOLDED, Array, Known, Value, equal,
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
+from tensorad.simplify.index.intervals import interval
 
 Handler = Callable[[Call], Value | Sequence[Value]]
 """What an operator is: its outputs, by a node with its values."""
@@ -119,8 +120,40 @@ def smaller(a: Any, b: Any) -> Any:
 
 
 def truncated_quotient(a: Array, b: Array) -> Array:
-    """a / b of integers, towards 0; sizes, which are not negative, by floor."""
-    if a.dtype == object or b.dtype == object:
-        return array_of_result(a // b)
+    """a / b of integers, towards 0, also of sizes."""
+    if object in (a.dtype, b.dtype):
+        return array_of_result(np.frompyfunc(_quotient, 2, 1)(a, b))
     down = a // b
     return np.asarray(down + ((down < 0) & (down * b != a)).astype(a.dtype))
+
+
+def truncated_remainder(a: Array, b: Array) -> Array:
+    """np.fmod of integers, also of sizes."""
+    if object in (a.dtype, b.dtype):
+        return array_of_result(np.frompyfunc(_remainder, 2, 1)(a, b))
+    return array_of_result(np.fmod(a, b))
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """Of numbers or sizes; what may be below 0 is a case of its own."""
+    if not isinstance(b, Expr):
+        if b == 0:
+            raise Undecided
+        if b < 0:
+            return -_quotient(a, -b)
+    elif not _is_never_negative(b):
+        raise Undecided
+    if isinstance(a, Expr) and not _is_never_negative(a):
+        return te.select(a >= 0, a // b, -((-a) // b))
+    return a // b if isinstance(a, Expr) or a >= 0 else -(-a // b)
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    is_plain = all(_is_never_negative(v) if isinstance(v, Expr) else v > 0 for v in (a, b))
+    return a % b if is_plain else a - b * _quotient(a, b)
+
+
+def _is_never_negative(e: Expr) -> bool:
+    """Whether the ranges of its parts say so."""
+    low = interval(e).lo
+    return low is not None and low >= 0
