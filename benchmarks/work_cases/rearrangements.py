@@ -236,6 +236,7 @@ CASES = [
                 x, 10, axes=0, mode="linear", coordinates="align_corners"
             ),
         ),
+        growth=(5, 10),  # ratios without a common divisor, between 1 and 2
     ),
     Case(
         "resize cubic 3:2",

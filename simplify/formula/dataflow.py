@@ -15,7 +15,6 @@ from tensorad.ir.visit import (
     op_expressions,
     op_inputs,
     outside_reductions,
-    postorder,
     reads,
     rewrite,
     rewrite_all,
@@ -45,14 +44,6 @@ def unfold(definition: Definition, indices: Sequence[Expr]) -> Expr:
     pairs = zip(axes, indices, strict=True)
     values: dict[Expr, Expr] = {a: i for a, i in pairs if a is not i}
     return substitute(with_fresh_reductions(body), values)
-
-
-def may_grow(there: Mapping[Expr, None], written: Expr, most: int) -> bool:
-    """Whether a formula of some nodes may contain another one: at most so many nodes come about,
-    or half of the other one is there already."""
-    nodes = postorder(written)
-    new = sum([n not in there for n in nodes])
-    return len(there) + new <= most or 2 * new <= len(nodes)
 
 
 def loops_around(axes: Sequence[Axis], body: Expr) -> dict[Expr, tuple[Axis, ...] | None]:

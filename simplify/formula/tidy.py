@@ -33,7 +33,6 @@ from tensorad.simplify.formula.dataflow import (
     count_uses,
     is_pointwise,
     loops_around,
-    may_grow,
     on_fresh_axes,
     over_inputs,
     unfold,
@@ -46,11 +45,8 @@ from tensorad.simplify.formula.normal_form import Define, Interned, Normal
 from tensorad.simplify.formula.zero_test import ZeroSums
 from tensorad.simplify.zeros.lift import is_index_condition, is_zero
 
-_MAX_NODES: Final = 120
-"""A formula does not grow beyond this by what is written into it, unless most of that is there."""
-_MAX_SEARCHED: Final = 60
-"""In a longer formula no products that are computed anyway are looked for: multiplied out, it
-shares less with others than a product saves."""
+_MAX_NODES: Final = 60
+"""A formula does not grow beyond this by what is written into it."""
 _MAX_IMPROVED: Final = 200
 """A longer formula keeps its form."""
 
@@ -244,9 +240,10 @@ class Tidy:
         if not any(t in self.image or t in self.plain for t in op_inputs(op)):
             return body
         loops = loops_around(axes, body)
-        there = dict.fromkeys(postorder(body))
+        size = len(postorder(body))
 
         def renew(e: Expr) -> Expr | None:
+            nonlocal size
             if not isinstance(e, Read):
                 return None
             t = self.image.get(e.tensor, e.tensor)
@@ -254,10 +251,10 @@ class Tidy:
             if definition is not None:
                 free = isinstance(definition[1], (Read, Const))
                 if free or (self.uses[t] == 1 and is_pointwise(e, loops)):
-                    written = unfold(definition, e.indices)
-                    if free or may_grow(there, written, _MAX_NODES):
-                        there.update(dict.fromkeys(postorder(written)))
-                        return written
+                    growth = len(postorder(definition[1]))
+                    if free or size + growth <= _MAX_NODES:
+                        size += growth
+                        return unfold(definition, e.indices)
             return None if t is e.tensor else read(t, e.indices)
 
         return rewrite(body, renew, kinds=READ)
@@ -306,8 +303,6 @@ class Tidy:
             stored = self.plain.get(e.tensor) if isinstance(e, Read) else None
             if stored is not None and points(stored[0]) < wide:
                 return True
-        if len(nodes) > _MAX_SEARCHED:
-            return False
         return self.known.may_contain_product([e for e in nodes if isinstance(e, Read)])
 
     def _may_shrink(self, axes: Sequence[Axis], e: Reduce) -> bool:

@@ -14,7 +14,6 @@ from benchmarks.workloads.large_programs import (
     W,
     X,
     closures,
-    of_next_order,
     size,
     traced,
 )
@@ -92,16 +91,6 @@ def test_four_gradients_are_forty_times_the_first() -> None:
         assert own[3] <= 40 * own[0], own
         sizes.append(own[3])
     assert sizes[1] <= 2.3 * sizes[0], sizes
-
-
-@pytest.mark.slow
-def test_four_gradients_of_closures() -> None:
-    f = closures(3)
-    own = []
-    for _ in range(4):
-        own.append(size(traced(ta.grad(f))))
-        f = of_next_order(f)
-    assert own[3] <= 40 * own[0], own
 
 
 @pytest.mark.slow

@@ -154,7 +154,8 @@ CALLS: Final[dict[str, dict[str, Any]]] = {
         "x": IMAGE, "scale": V, "shift": V, "epsilon": 1e-5,
     },
     "rotary_embedding": {
-        "x": _t(2, 3, 8), "cos": _t(5, 2), "sin": _t(5, 2), "positions": _t(2, 3, dtype="int64"),
+        "x": _t(2, 3, 8), "cos": _t(5, 2, name="C"), "sin": _t(5, 2, name="S"),
+        "positions": _t(2, 3, dtype="int64", name="N"),
         "interleaved": True, "heads": 2, "dimension": 4,
     },
     "l2_normalize": {"x": X, "axis": 1, "epsilon": 1e-5},
