@@ -63,11 +63,9 @@ def numbers(shape: Shape, what: str) -> tuple[int, ...]:
     return found
 
 
-def conv(call: Call) -> Value:
-    """A convolution over one, two or three axes."""
-    x, weight = call.tensor(0), call.tensor(1)
-    rank = x.ndim - 2
-    if rank not in _CONVOLUTIONS or weight.ndim != x.ndim:
+def kernel_of(call: Call, x: Tensor, weight: Tensor) -> tuple[int, ...]:
+    """The extents of the kernel of a convolution over one, two or three axes."""
+    if x.ndim not in (3, 4, 5) or weight.ndim != x.ndim:
         raise OnnxError(
             f"inputs {format_shape(x.shape)} and {format_shape(weight.shape)} have no one, two or "
             "three axes for windows."
@@ -76,6 +74,14 @@ def conv(call: Call) -> Value:
     told = call.integers("kernel_shape")
     if told is not None and told != kernel:
         raise OnnxError(f"kernel_shape {told} is not that of its weight, {kernel}.")
+    return kernel
+
+
+def conv(call: Call) -> Value:
+    """A convolution over one, two or three axes."""
+    x, weight = call.tensor(0), call.tensor(1)
+    rank = x.ndim - 2
+    kernel = kernel_of(call, x, weight)
     step, spread = per_axis(call, "strides", rank), per_axis(call, "dilations", rank)
     sides = padding(call, x.shape[2:], kernel, step, spread)
     around = (*[a for a, _ in sides], *[b for _, b in sides])

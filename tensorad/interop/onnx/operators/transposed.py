@@ -8,10 +8,15 @@ from typing import Final
 from tensorad import topi
 from tensorad.errors import OnnxError
 from tensorad.interop.onnx.calls import Call
-from tensorad.interop.onnx.operators.convolution import numbers, padding, per_axis
+from tensorad.interop.onnx.operators.convolution import (
+    kernel_of,
+    numbers,
+    padding,
+    per_axis,
+)
 from tensorad.interop.onnx.operators.folding import Handler
 from tensorad.interop.onnx.values import Value
-from tensorad.ir.tensor import Tensor, format_shape
+from tensorad.ir.tensor import Tensor
 
 _TRANSPOSED: Final = {
     1: topi.nn.conv1d_transpose, 2: topi.nn.conv2d_transpose, 3: topi.nn.conv3d_transpose,
@@ -22,15 +27,7 @@ def conv_transpose(call: Call) -> Value:
     """The transpose of a convolution over one, two or three axes."""
     x, weight = call.tensor(0), call.tensor(1)
     rank = x.ndim - 2
-    if rank not in _TRANSPOSED or weight.ndim != x.ndim:
-        raise OnnxError(
-            f"inputs {format_shape(x.shape)} and {format_shape(weight.shape)} have no one, two or "
-            "three axes for windows."
-        )
-    kernel = numbers(weight.shape[2:], "the extents of its kernel")
-    told = call.integers("kernel_shape")
-    if told is not None and told != kernel:
-        raise OnnxError(f"kernel_shape {told} is not that of its weight, {kernel}.")
+    kernel = kernel_of(call, x, weight)
     step, spread = per_axis(call, "strides", rank), per_axis(call, "dilations", rank)
     added = call.integers("output_padding") or (0,) * rank
     if len(added) != rank or min(added) < 0:
