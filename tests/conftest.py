@@ -93,9 +93,13 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Modules and tests stay: the garbage collector need not look at them after every test."""
+    """Modules and tests stay: the garbage collector need not look at them after every test.
+
+    What is written outside of the library's own passes is collected in portions as large as there.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, *gc.get_threshold()[1:])
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

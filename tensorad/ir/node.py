@@ -46,8 +46,8 @@ class NodeMeta(type):
     """Turns annotations into slots and makes construction intern."""
 
     _setters: tuple[Any, ...]
-    identity: int | None = None
-    """So many fields, in a class where the others follow from them."""
+    has_place = False
+    """Set in a class whose first fields, a nominal object and a number, tell the others."""
     has_operands = False
     """Set in a class whose fields are (a nominal object, anything, a tuple of nodes): the nodes
     are also called `below`."""
@@ -73,8 +73,10 @@ class NodeMeta(type):
             what = values[1]
             own = what if type(what) is str else id(what)
             key = (id(cls), id(values[0]), own, *map(id, values[2]))
+        elif cls.has_place:
+            key = (id(cls), id(values[0]), values[1])
         else:  # numbers and strings only: the garbage collector need not look into keys
-            key = (id(cls), *[_key(v) for v in values[: cls.identity]])
+            key = (id(cls), *[_key(v) for v in values])
         ref = _table.get(key)
         if ref is not None and (found := ref()) is not None:
             return found

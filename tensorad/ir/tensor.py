@@ -327,7 +327,7 @@ class Tensor(ArrayMethods):
     Interned, so one output of one operation is one object. Operators broadcast as NumPy's.
     """
 
-    identity = 2
+    has_place = True
     op: Op
     index: int
     shape: Shape

@@ -15,7 +15,7 @@ from tensorad.ir.tensor import Tensor
 from tests.random.programs.checks import TOLERANCE, check_near
 from tests.random.programs.generator import SIZES, typed_program
 
-PROGRAMS: Final = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 60
+PROGRAMS: Final = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 40
 ROWS: Final = 3
 Array = np.ndarray[Any, np.dtype[Any]]
 Values = dict[Tensor, Array]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.language.checks import check_program
 
-FAST, SLOW = 6, 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 150
+FAST, SLOW = 6, 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 100
 
 
 @pytest.mark.parametrize("seed", range(FAST))

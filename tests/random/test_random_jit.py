@@ -79,12 +79,12 @@ def test_wide(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", campaign(range(12, 280), 88))
+@pytest.mark.parametrize("seed", campaign(range(12, 280), 60))
 def test_more_values(seed: int) -> None:
     check_values(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", campaign(range(6, 100), 30))
+@pytest.mark.parametrize("seed", campaign(range(6, 100), 20))
 def test_more_wide(seed: int) -> None:
     check_wide(seed)

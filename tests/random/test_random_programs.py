@@ -40,7 +40,7 @@ from tests.support.program_checks import (
 SIZES = ({"n": 4, "m": 3}, {"n": 1, "m": 2}, {"n": 0, "m": 3})
 LARGE = {"n": 16, "m": 12}
 """Plans that depend on symbolic sizes are chosen for sizes like these."""
-SEEDS = range(2_400) if SOAK else range(100)
+SEEDS = range(2_400) if SOAK else range(60)
 START = date.today().toordinal() * 10_000 if SOAK else 0
 SCATTERS = (
     5,

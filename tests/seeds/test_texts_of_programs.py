@@ -19,7 +19,7 @@ from tests.seeds.support.goldens import GOLDENS
 from tests.seeds.support.normal_form import check_normal_form
 from tests.support.programs.texts import TEXTS
 
-PROGRAMS: Final = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 60
+PROGRAMS: Final = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 40
 TOLERANCE: Final = {"float32": 1e-6, "float64": 1e-9}
 """Of adjoints in two forms: numbers of formulas, and what they are multiplied to, are rounded."""
 Array = np.ndarray[Any, np.dtype[Any]]

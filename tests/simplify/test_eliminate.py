@@ -294,5 +294,5 @@ def test_random_problems() -> None:
 
 @pytest.mark.slow
 def test_many_random_problems() -> None:
-    for seed in campaign(range(50, 2000), 400):
+    for seed in campaign(range(50, 2000), 250):
         _check_random(seed)

@@ -12,7 +12,7 @@ from tests.support.programs.random_programs import SIZE, Programs
 
 
 @pytest.mark.sampled(16)
-@pytest.mark.parametrize("seed", campaign(range(240), 80))
+@pytest.mark.parametrize("seed", campaign(range(240), 50))
 def test_derivatives_of_random_programs(seed: int) -> None:
     made = Programs(seed)
     y, rng = made.program(), np.random.default_rng(seed)

@@ -302,8 +302,8 @@ def interrupted(act):
 
 make = getattr(test_interrupts, os.environ["KIND"])
 x, terms, whole = np.linspace(0.1, 1, 512, dtype="f"), 2000, 0.0
-while whole < 0.8:
-    terms = int(terms * min(8, 1 / max(whole, 0.01)))
+while whole < 0.4:
+    terms = int(terms * min(8, 0.5 / max(whole, 0.01)))
     f = make(512, terms)
     f(x)
     whole, _ = timed(lambda: f(x))
@@ -315,8 +315,8 @@ kept = np.zeros_like(want)
 answers.append(interrupted(lambda: f(x)))
 answers.append(interrupted(lambda: f(x, out=kept)))
 print([result for _, result in answers])
-print(all(took < 0.3 + whole / 3 for took, _ in answers) or (whole, answers))
-print(np.array_equal(f(x), want) and np.array_equal(f(x, out=kept), want))
+print(all(took < 0.2 + whole / 3 for took, _ in answers) or (whole, answers))
+print(np.array_equal(f(x, out=kept), want))
 print(f._executable.layout({}, ()).is_busy)
 """
 
@@ -332,6 +332,6 @@ print(f._executable.layout({}, ()).is_busy)
     ],
 )
 def test_ctrl_c_in_a_long_call(kind: str, native: str, threads: str) -> None:
-    """A call that takes some seconds, on whatever machine."""
+    """A call that takes half a second, on whatever machine."""
     told = python(CTRL_C, KIND=kind, TENSORAD_NATIVE_CALLS=native, TENSORAD_NUM_THREADS=threads)
     assert told.splitlines() == ["[None, None, None]", "True", "True", "False"]

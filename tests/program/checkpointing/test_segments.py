@@ -16,6 +16,7 @@ from tensorad.codegen.lower import lower_program
 from tensorad.ir.arrays.snapshots import first_stored
 from tests.ir.arrays.test_snapshots import fewest
 from tests.program.checkpointing.test_functions import leaves, same_bits
+from tests.random.generators import campaign
 
 RNG = np.random.default_rng(1)
 N, ROWS = 3, 11
@@ -287,7 +288,7 @@ def test_explain_names_what_is_stored() -> None:
 @pytest.mark.slow
 def test_random_loops_of_all_kinds() -> None:
     """A third of them in machine code, the others by the interpreter."""
-    for seed in range(60):
+    for seed in campaign(range(60), 30):
         rng = np.random.default_rng(seed)
         steps, n = int(rng.integers(1, 40)), int(rng.integers(1, 5))
         rows = int(rng.integers(1, 12))

@@ -11,7 +11,7 @@ import pytest
 from tests.random.programs.checks import check_program
 from tests.random.programs.generator import SIZES, typed_program
 
-PROGRAMS: Final = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 60
+PROGRAMS: Final = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 40
 
 
 def check(seed: int, steps: int, order: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.random.generators import campaign
 from tests.random.records.derivatives import assert_derivatives
 
 
@@ -22,6 +23,6 @@ def test_second_derivatives_and_machine_code() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", campaign(range(4), 2))
 def test_more_programs(part: int) -> None:
     check(range(1000 + 25 * part, 1025 + 25 * part), compiled=True, second=True)

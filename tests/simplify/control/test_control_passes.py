@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -336,21 +337,26 @@ def test_operations_are_left_alone_where_nothing_changes() -> None:
     assert inner_first([X], GIVEN, lambda op, saves, around: values_of(op, saves)) == [X]
 
 
+@lru_cache(maxsize=1)  # the passes are the faster parameter
+def with_gradients(seed: int) -> tuple[list[Tensor], list[Tensor], list[Tensor], dict[str, int]]:
+    """Results of a program and their gradients, also simplified; inputs, sizes."""
+    program = typed_program(seed, 6)
+    results, inputs = program.traced()
+    ys = [t for t in dict.fromkeys(results) if t.dtype.is_float and not t.shape]
+    wrt = [t for t in inputs if t.dtype.is_float]
+    before = [*results, *(ta.vjp(ys, wrt, [1.0] * len(ys)) if ys and wrt else [])]
+    return before, simplified(before, inputs), inputs, {s: SIZES[s] for s in program.sizes}
+
+
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("p", CONTROL_PASSES, ids=[p.name for p in CONTROL_PASSES])
 @pytest.mark.parametrize("seed", range(40))
 def test_passes_keep_values_of_random_programs_and_their_gradients(
     p: Pass[Any, Any], seed: int
 ) -> None:
-    program = typed_program(seed, 6)
-    sizes = {s: SIZES[s] for s in program.sizes}
-    results, inputs = program.traced()
-    arrays = dict(zip(inputs, program.arrays(sizes), strict=True))
-    ys = [t for t in dict.fromkeys(results) if t.dtype.is_float and not t.shape]
-    wrt = [t for t in inputs if t.dtype.is_float]
-    before = [*results, *(ta.vjp(ys, wrt, [1.0] * len(ys)) if ys and wrt else [])]
-    for run in (lambda r: p.run(inputs, r), lambda r: p.run(inputs, simplified(r, inputs))):
-        after = run(before)
+    before, shorter, inputs, sizes = with_gradients(seed)
+    arrays = dict(zip(inputs, typed_program(seed, 6).arrays(sizes), strict=True))
+    for after in (p.run(inputs, before), p.run(inputs, shorter)):
         verify(after)
         both = ta.interpret([*before, *after], arrays, sizes)
         for a, b in zip(both[: len(before)], both[len(before) :], strict=True):
