@@ -144,6 +144,21 @@ def memoised(size: int | None = None) -> Callable[[Callable[P, R]], Callable[P, 
     return decorated
 
 
+def once(make: Callable[[], R]) -> Callable[[], R]:
+    """Decorates a function whose first result is everybody's, until the process ends.
+
+    Threads may make results at once; one of these is kept, and no other is handed out. No lock is
+    held meanwhile.
+    """
+    kept: dict[None, R] = {}
+
+    def given() -> R:
+        return kept[None] if kept else kept.setdefault(None, make())
+
+    given.__name__, given.__doc__ = make.__name__, make.__doc__
+    return given
+
+
 def forget() -> None:
     """Empty every memo: what is asked next is derived anew (for measurements)."""
     for kept, guard in _memos:

@@ -12,7 +12,7 @@ from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.llvm.call_block import field, loaded, stored
 from tensorad.codegen.threads import native_settings as settings
 
-SYMBOLS: Final = ("aligned_alloc", "free", "pthread_self")
+SYMBOLS: Final = ("aligned_alloc", "free")
 """What the text needs of the C library."""
 
 # The words of an entry.
@@ -25,14 +25,19 @@ are, and tensors of which only the run tells the size."""
 SHARES, SCRATCH_BYTES, IDLE, KEPT = range(10, 14)
 """Whether threads share loops; bytes of scratch memory for each; frames that nobody uses, and how
 many there may be."""
-FAILURES, FAILURE_WORDS, WORD_COUNTS, TICKET = range(14, 18)
-"""Records of failures, words of one, words that each step uses; the number of the last failure."""
-ENTRY_WORDS: Final = 18
-# The words of a record of a failure: its number, what the driver says, who called, words.
-NUMBER, STEP, CODE, VALUE, EXTENT, DEPTH, ALLOWED, CALLER = range(8)
-FAILURE_HEAD: Final = 8
-RECORDS: Final = 64
+FAILURES, FAILURE_WORDS, WORD_COUNTS, PLACES, TICKET = range(14, 19)
+"""Records of failures, words of one; of each step the words that it uses, and the first place of
+its failures; the number of the last failure."""
+ENTRY_WORDS: Final = 19
+# The words of a record of a failure: its number, what the driver says, words.
+NUMBER, STEP, CODE, VALUE, EXTENT, DEPTH, ALLOWED = range(7)
+FAILURE_HEAD: Final = 7
+RECORDS: Final = 4096
 """Records of an entry; a further failure has the place of the first one."""
+NUMBER_BITS: Final = 32
+"""What a failed call returns: the place where it ended, then so many bits of its number."""
+NO_CHECK: Final = 0
+"""Of the places of a step the one that belongs to none of its checks, which follow."""
 NO_FRAME: Final = -1
 """What a call returns for which the system has no memory."""
 _LARGE_PAGE: Final = 1 << 21
@@ -59,7 +64,6 @@ define i64 @entered(ptr %addresses) nounwind {{
 _DECLARATIONS: Final = """
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
-declare i64 @pthread_self()
 declare i64 @run(ptr)
 @settings = external global i64"""
 
@@ -197,10 +201,12 @@ begin:
   {loaded("%records", "ptr", "%entry", 8 * FAILURES)}
   {loaded("%size", "i64", "%entry", 8 * FAILURE_WORDS)}
   {loaded("%counts", "ptr", "%entry", 8 * WORD_COUNTS)}
+  {loaded("%places", "ptr", "%entry", 8 * PLACES)}
   {loaded("%heapat", "i64", "%entry", 8 * HEAP_AT)}
   {field("%heap", "%frame", "%heapat")}
   %before = atomicrmw add ptr %counter, i64 1 monotonic
-  %number = add i64 %before, 1
+  %after = add i64 %before, 1
+  %number = and i64 %after, {(1 << NUMBER_BITS) - 1}
   %slot = urem i64 %number, {RECORDS}
   %start = mul i64 %slot, %size
   %record = getelementptr i64, ptr %records, i64 %start
@@ -217,15 +223,20 @@ begin:
   {stored("i64 %depth", "%r5", "%record", 8 * DEPTH)}
   %allowed = load i64, ptr %heap
   {stored("i64 %allowed", "%r6", "%record", 8 * ALLOWED)}
-  %caller = call i64 @pthread_self()
-  {stored("i64 %caller", "%r7", "%record", 8 * CALLER)}
   {loaded("%sizes", "ptr", "%call", 8 * block.NOW_SIZES)}
   %which = getelementptr i64, ptr %counts, i64 %step
   %count = load i64, ptr %which
   {field("%words", "%record", 8 * FAILURE_HEAD)}
   call void @copy(ptr %sizes, ptr %words, i64 %count)
   store atomic i64 %number, ptr %record seq_cst, align 8
-  ret i64 %number
+  %first = getelementptr i64, ptr %places, i64 %step
+  %base = load i64, ptr %first
+  %checked = icmp sgt i64 %code, 0
+  %own = select i1 %checked, i64 %code, i64 {NO_CHECK}
+  %place = add i64 %base, %own
+  %high = shl i64 %place, {NUMBER_BITS}
+  %told = or i64 %high, %number
+  ret i64 %told
 }}"""
 
 _TAKEN: Final = f"""

@@ -46,7 +46,7 @@ BUSY, VERSION = CALL_WORDS - 2, CALL_WORDS - 1
 OUT_OF_MEMORY: Final = -1
 """What stands in place of a check's number where memory may not be taken."""
 RAISED: Final = -2
-"""What stands there where a function of Python raised an exception."""
+"""What stands there where a function of Python raised its first exception; less for others."""
 SERIAL, PARALLEL = 0, 1
 PLACE, ROW, EXCHANGE, LOAD, BEGIN, UNTIL, ADVANCE, UNLESS, ASSIGN = range(2, 11)
 JUMP, ARM, SAME, ODD, LAST, WITHIN, RESERVE, PYTHON = range(11, 19)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Sequence
-from functools import lru_cache
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -17,15 +17,16 @@ from tensorad.codegen.target import link
 from tensorad.codegen.threads import native_settings
 from tensorad.codegen.threads.pool import driver
 from tensorad.errors import BoundsError, LimitError
+from tensorad.process import once
 
 _KEPT_FRAMES: Final = 16
 """Frames of an entry that stay when no call uses them; of large ones a single one."""
 Shape = tuple[int, ...]
 
 
-@lru_cache(maxsize=1)
+@once
 def _library() -> link.Library:
-    """The code that all entries share; those made at once by several threads may have their own."""
+    """The code that all entries share."""
     addresses = {
         "run": driver().library.addresses["run"],
         "settings": native_settings.read_by_native_code(),
@@ -70,8 +71,11 @@ class CEntry:
         self._layout = layout
         template = layout.template
         kept = 1 if template.size_bytes >= LARGE_ARENA else _KEPT_FRAMES
-        counts = [executable.word_count(n) for n in range(executable.n_steps)]
+        steps = range(executable.n_steps)
+        counts = [executable.word_count(n) for n in steps]
         self._counts = np.array(counts, np.int64)
+        places = accumulate([1 + executable.check_count(n) for n in steps], initial=1)
+        self._places = np.array(list(places), np.int64)
         self._record_words = plain.FAILURE_HEAD + max(counts, default=0)
         self._records = np.zeros((plain.RECORDS, self._record_words), np.int64)
         self._idle = np.zeros(kept, np.int64)
@@ -94,30 +98,31 @@ class CEntry:
             plain.FAILURES: self._records.ctypes.data,
             plain.FAILURE_WORDS: self._record_words,
             plain.WORD_COUNTS: self._counts.ctypes.data,
+            plain.PLACES: self._places.ctypes.data,
         }
         for n, word in told.items():
             self._words[n] = word
-        library = _library()
-        enter = {"enter": library.addresses["enter"]}
+        enter = {"enter": _library().addresses["enter"]}
         text = plain.trampoline_text(self._words.ctypes.data)
         self._code = link.load(text, ("entered",), (), opt=0, addresses=enter)
         self.address: int = self._code.addresses["entered"]
-        weakref.finalize(self, _leave, library, self._words, self._idle)
+        weakref.finalize(self, _leave, self._words, self._idle)
 
     def __repr__(self) -> str:
         return f"<CEntry {self.name} at {self.address:#x}>"
 
     def error(self, code: int) -> BaseException:
-        """What stopped a call that returned this code, to be raised; to be asked once.
+        """What stopped a call that returned this code, to be raised.
 
-        Of calls that failed the last 64 are known.
+        Of calls that failed the last 4096 are known. The code of an older one still tells which
+        access failed, but not at which index.
 
         Returns:
             BoundsError: an index from data lies outside of its tensor.
             LimitError: the call would exceed TENSORAD_MAX_BYTES, or the system has no memory.
-            what a function of `ta.foreign` has raised.
+            what a function of `ta.foreign` has raised; that is to be asked once.
         Raises:
-            BoundsError: nothing is known of this code.
+            BoundsError: no call has returned this code.
         """
         if code == plain.NO_FRAME:
             return LimitError(
@@ -125,25 +130,23 @@ class CEntry:
                 where=f"{self._layout.own_bytes} bytes besides its arrays",
                 hint="use smaller sizes, or fewer threads that call it at once.",
             )
-        row = self._records[code % plain.RECORDS]
+        place, number = code >> plain.NUMBER_BITS, code & ((1 << plain.NUMBER_BITS) - 1)
+        row = self._records[number % plain.RECORDS]
         found = [int(n) for n in row]
-        if code <= 0 or found[plain.NUMBER] != code or int(row[plain.NUMBER]) != code:
+        if not (1 <= place < self._places[-1] and 1 <= number <= self._words[plain.TICKET]):
             raise BoundsError(
-                f"{self.name} has no record of a failed call with the code {code}.",
-                hint=f"ask once, before {plain.RECORDS} further calls fail; a call that fails has "
-                "found an index from data that lies outside of its tensor, or took too much "
-                "memory.",
+                f"no call of {self.name} has returned the code {code}.",
+                hint="ask for the error of a code other than 0 that its function has returned.",
             )
-        row[plain.NUMBER] = 0
-        step, code, value, extent, depth, allowed, caller = found[plain.STEP : plain.FAILURE_HEAD]
+        if found[plain.NUMBER] != number or int(row[plain.NUMBER]) != number:
+            step = int(np.searchsorted(self._places, place, side="right")) - 1
+            return self._executable.error_at(step, place - int(self._places[step]))
+        step, code, value, extent, depth, allowed = found[plain.STEP : plain.FAILURE_HEAD]
         words = found[plain.FAILURE_HEAD :][: self._executable.word_count(step)]
-        failure = Failure(step, code, value, extent, depth, allowed, caller, words)
-        return self._executable.error(failure)
+        return self._executable.error(Failure(step, code, value, extent, depth, allowed, words))
 
 
-def _leave(
-    library: link.Library, words: np.ndarray[tuple[int], np.dtype[np.int64]], idle: object
-) -> None:
+def _leave(words: np.ndarray[tuple[int], np.dtype[np.int64]], idle: object) -> None:
     """Give back an entry's frames; `idle` is where the words have them."""
-    leave = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.addresses["leave"])
+    leave = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_library().addresses["leave"])
     leave(words.ctypes.data)

@@ -6,7 +6,6 @@ import ctypes
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from threading import get_ident
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +19,12 @@ from tensorad.codegen.loops.scratch import scratch_bytes
 from tensorad.codegen.runtime.alias_outputs import OutputAlias, alias_temporaries
 from tensorad.codegen.runtime.arena import Array, plan_arena
 from tensorad.codegen.runtime.background_compiler import Compiler
-from tensorad.codegen.runtime.failures import out_of_bounds, too_deep, too_large
+from tensorad.codegen.runtime.failures import (
+    no_longer_known,
+    out_of_bounds,
+    too_deep,
+    too_large,
+)
 from tensorad.codegen.runtime.frames import Frame, Program, Template
 from tensorad.codegen.runtime.kernel_cache import checks_of
 from tensorad.codegen.runtime.lifetimes import find_buffers
@@ -33,7 +37,7 @@ from tensorad.codegen.runtime.routines import (
 from tensorad.codegen.runtime.step_table import StepTable
 from tensorad.codegen.threads.pool import driver, pool_for
 from tensorad.codegen.threads.settings_version import current_version
-from tensorad.errors import InternalError
+from tensorad.errors import BoundsError, InternalError
 from tensorad.ir.analysis.sizes import shape_values
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Constant, Tensor
@@ -52,10 +56,9 @@ class Failure(NamedTuple):
     """What stopped a call: a step, with what a check found there.
 
     Attributes:
-        code: of the check, or `OUT_OF_MEMORY`, or `RAISED`.
+        code: of the check, or `OUT_OF_MEMORY`, or `RAISED` and less, one for each exception.
         value, extent: an index, and the extent of its axis.
         depth: activations of definitions; `allowed`: bytes that the call may take.
-        caller: the thread.
         words: sizes and counters where the step runs.
     """
 
@@ -65,7 +68,6 @@ class Failure(NamedTuple):
     extent: int
     depth: int
     allowed: int
-    caller: int
     words: Sequence[int]
 
 
@@ -379,7 +381,6 @@ class Executable:
             extent=call[block.EXTENT],
             depth=call[block.DEPTH],
             allowed=frame.heap[0],
-            caller=get_ident(),
             words=list(now),
         )
         error = self.error(told)
@@ -396,8 +397,9 @@ class Executable:
     def error(self, f: Failure) -> BaseException:
         """What stopped a call, for users."""
         table = self._table
-        if f.code == block.RAISED:
-            return table.python[f.step].raised(f.caller)
+        if f.code <= block.RAISED:
+            raised = table.python[f.step].raised(block.RAISED + 1 - f.code)
+            return self.error_at(f.step, f.code) if raised is None else raised
         if f.step in table.taking:
             return too_deep(table.taking[f.step], f.depth, f.allowed)
         if f.code == block.OUT_OF_MEMORY:
@@ -406,6 +408,17 @@ class Executable:
         kernel, loops, words = table.where[f.step]
         check = checks_of(kernel)[f.code - 1]
         return out_of_bounds(check, f.value, f.extent, loops, dict(zip(words, f.words)))
+
+    def error_at(self, step: int, code: int) -> BoundsError:
+        """What stopped a call of which it is known where it ended, and nothing else."""
+        found = self._table.where.get(step)
+        check = checks_of(found.kernel)[code - 1] if found is not None and code > 0 else None
+        return no_longer_known(check)
+
+    def check_count(self, step: int) -> int:
+        """How many checks a step has."""
+        found = self._table.where.get(step)
+        return 0 if found is None else len(checks_of(found.kernel))
 
 
 def constant_array(t: Tensor) -> Array:

@@ -9,7 +9,7 @@ from tensorad.codegen.runtime.step_table import Reserved, Word
 from tensorad.errors import BoundsError, LimitError, counted
 from tensorad.ir.analysis.sizes import bytes_text
 from tensorad.ir.arrays.indexing import as_given
-from tensorad.ir.expr import LocalSize
+from tensorad.ir.expr import Expr, LocalSize
 from tensorad.ir.order import READ, axes_in, occurs, sizes_in
 from tensorad.ir.references import Read
 from tensorad.ir.tensor import dim_expr, format_shape
@@ -27,11 +27,8 @@ def out_of_bounds(
     iterations = [
         f", in iteration {values[loop.counter]} of the loop at {loop.source}" for loop in loops
     ]
-    line = f" at {check.source}" if check.source else ""
     t = check.read.tensor
-    given = [as_given(i, dim_expr(n)) for i, n in zip(check.read.indices, t.shape, strict=True)]
-    pairs = zip(given, check.read.indices, strict=True)
-    shown = Read(t.dtype, t, tuple([i if g is None else g for g, i in pairs]))
+    given = _given(check)
     verb = "written" if check.writes else "read"
     place = check.read.indices[check.dimension]
     by_data = occurs(READ, place, *[b for a in axes_in(place) for b in (a.lower, a.upper)])
@@ -40,10 +37,46 @@ def out_of_bounds(
     return BoundsError(
         f"{t.name} is {verb} at index {index} of axis {check.dimension}, "
         f"which has extent {extent}.",
-        where=f"{shown} in {check.user}{line}{''.join(iterations[::-1])}",
+        where=_place(check) + "".join(iterations[::-1]),
         hint=f"the index comes from {'the data' if by_data else 'sizes and counters'} of this "
         "call: correct it, or clamp it in the formula with minimum and maximum.",
     )
+
+
+def no_longer_known(check: Check | None) -> BoundsError:
+    """A call failed whose index, or whose exception, was not asked for in time.
+
+    Args:
+        check: the one that failed; None: something else did.
+    """
+    hint = "ask what a code means after the call that returned it, before thousands of others fail."
+    if check is None:
+        return BoundsError(
+            "a call took too much memory, or a function of Python raised in it; of that nothing "
+            "is kept any more.",
+            hint=hint,
+        )
+    verb = "written" if check.writes else "read"
+    return BoundsError(
+        f"{check.read.tensor.name} is {verb} at an index outside of axis {check.dimension}; "
+        "which one is not kept any more.",
+        where=_place(check),
+        hint=hint,
+    )
+
+
+def _given(check: Check) -> list[Expr | None]:
+    """The indices as they were written, where they were."""
+    pairs = zip(check.read.indices, check.read.tensor.shape, strict=True)
+    return [as_given(i, dim_expr(n)) for i, n in pairs]
+
+
+def _place(check: Check) -> str:
+    """The access that a check belongs to."""
+    t, indices = check.read.tensor, check.read.indices
+    given = zip(_given(check), indices, strict=True)
+    shown = Read(t.dtype, t, tuple([i if g is None else g for g, i in given]))
+    return f"{shown} in {check.user}" + (f" at {check.source}" if check.source else "")
 
 
 def too_large(

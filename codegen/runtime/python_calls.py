@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from threading import get_ident
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,9 @@ from tensorad.ir.tensor import Tensor
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
-"""(slots, sizes) -> 0, or 1 if an exception was raised; ctypes takes the interpreter's lock."""
+"""(slots, sizes) -> 0, or the number of what was raised; ctypes takes the interpreter's lock."""
+KEPT_ERRORS: Final = 4096
+"""Exceptions that nobody has asked for: a further one is kept in place of the first."""
 
 
 class PythonCall:
@@ -32,6 +34,7 @@ class PythonCall:
         self._words = {} if all(v.shape is not None for v in self._views) else dict(words)
         self._n_words = max(self._words.values(), default=0) + 1
         self._errors: dict[int, BaseException] = {}
+        self._numbers = itertools.count(1)
         self._called = _CALL(self._call)
 
     @property
@@ -41,9 +44,9 @@ class PythonCall:
         assert found is not None, "a callback has an address"
         return found
 
-    def raised(self, caller: int | None = None) -> BaseException:
-        """What the function raised in a thread's call; this thread's unless told."""
-        return self._errors.pop(get_ident() if caller is None else caller)
+    def raised(self, number: int) -> BaseException | None:
+        """What the function raised, by the number that its call returned; to be asked once."""
+        return self._errors.pop(number, None)
 
     def _call(self, slots: int, sizes: int) -> int:
         try:
@@ -58,8 +61,10 @@ class PythonCall:
             for whole, result in zip(made, results, strict=True):
                 whole[...] = result
         except BaseException as error:  # noqa: BLE001  # whatever it is, it leaves the call
-            self._errors[get_ident()] = error
-            return 1
+            number = next(self._numbers)
+            self._errors[number] = error
+            self._errors.pop(number - KEPT_ERRORS, None)
+            return number
         return 0
 
 

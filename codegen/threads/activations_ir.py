@@ -7,7 +7,6 @@ results are no records, or an iteration of a loop that carries none.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from tensorad.codegen.llvm import call_block as block
@@ -16,6 +15,7 @@ from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.target import link
 from tensorad.codegen.threads.chunks_ir import CHUNKS, NOW, SYMBOLS, TOP
 from tensorad.codegen.threads.control_ir import index_text, word_text
+from tensorad.process import once
 
 _CALL: Final = f"""
 define internal i64 @enter(ptr %call, ptr %slots, ptr %index, ptr %sizes, i64 %next) nounwind {{
@@ -311,7 +311,7 @@ _DECLARED: Final = """
 declare {i64, i1} @llvm.umul.with.overflow.i64(i64, i64)"""
 
 
-@lru_cache(maxsize=1)
+@once
 def record_library() -> link.Library:
     """@record, which only some programs need; it is never unloaded."""
     text = "\n".join([_DECLARED, CHUNKS, _CALL, _RECORDS])

@@ -219,7 +219,8 @@ python:
   %code = inttoptr i64 %target to ptr
   %answer = call i64 %code(ptr %slots, ptr %sizes)
   %threw = icmp ne i64 %answer, 0
-  %to7 = select i1 %threw, i64 {block.RAISED}, i64 %next
+  %thrown = sub i64 {block.RAISED + 1}, %answer
+  %to7 = select i1 %threw, i64 %thrown, i64 %next
   ret i64 %to7
 wrong:
   ret i64 {block.OUT_OF_MEMORY}

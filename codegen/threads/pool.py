@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-from functools import lru_cache
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from tensorad.codegen.threads.driver_ir import driver_text
 from tensorad.codegen.threads.linux_calls import HAS_THREADS
 from tensorad.codegen.threads.resize_ir import SYMBOLS as THREADS
 from tensorad.codegen.threads.settings_version import new_version
-from tensorad.process import Guard, in_forked_child
+from tensorad.process import Guard, in_forked_child, once
 
 _SYMBOLS = ("run", "released", "resize")
 
@@ -37,7 +36,7 @@ class Driver:
         self.resize = resize(addresses["resize"])
 
 
-@lru_cache(maxsize=1)
+@once
 def driver() -> Driver:
     """The driver of this process."""
     with link.lock:

@@ -156,7 +156,10 @@ class Operator:
         def made() -> Derived:
             tangents = _moves_of([self.inputs[n] for n in moving], self.inputs)
             along = {self.inputs[n]: t for n, t in zip(moving, tangents, strict=True)}
-            results = jvp([self.outputs[n] for n in self.differentiable_outputs], along)
+            floats = [self.outputs[n] for n in self.differentiable_outputs]
+            each = list(dict.fromkeys(floats))
+            moved = dict(zip(each, jvp(each, along), strict=True))
+            results = [moved[t] for t in floats]
             name = f"{self.name}_jvp_{_bits(moving, self.inputs)}"
             derived = _of_those_read(results, [*self.inputs, *tangents], name)
             derived.operator._along = (self, {t: x for x, t in along.items()})
@@ -173,10 +176,10 @@ class Operator:
             moved = [along[t] for t in [self.inputs[n] for n in wanted] if t in along]
             if len(moved) == len(wanted):
                 floats = [source.outputs[n] for n in source.differentiable_outputs]
-                results = vjp([floats[n] for n in given], moved, heads)
+                results = _pulled([floats[n] for n in given], moved, heads)
                 if {*self.inputs, *heads}.issuperset(placeholders(results)):
                     return results
-        return vjp([self.outputs[n] for n in given], [self.inputs[n] for n in wanted], heads)
+        return _pulled([self.outputs[n] for n in given], [self.inputs[n] for n in wanted], heads)
 
     def for_rows(self, mapped: Sequence[int]) -> Derived:
         """The operator for many rows: the inputs `mapped` have a leading axis."""
@@ -272,6 +275,16 @@ def _check_inputs(own: Operator) -> None:
             where=f"inputs: {', '.join([t.name for t in own.inputs])}",
             hint="add it to the inputs.",
         )
+
+
+def _pulled(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], heads: Sequence[Tensor]
+) -> list[Tensor]:
+    """Adjoints of inputs; an output that stands at several places has the sum of their heads."""
+    own: dict[Tensor, Tensor] = {}
+    for t, head in zip(outputs, heads, strict=True):
+        own[t] = own[t] + head if t in own else head
+    return vjp(list(own), inputs, list(own.values()))
 
 
 def numbered(name: str) -> Iterator[str]:

@@ -11,7 +11,6 @@ import ctypes
 import re
 import secrets
 import weakref
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,7 @@ from tensorad.codegen.llvm.call_block import loaded, stored
 from tensorad.codegen.runtime.c_entry import CEntry
 from tensorad.codegen.target import link
 from tensorad.errors import BoundsError, LimitError
-from tensorad.process import Guard
+from tensorad.process import Guard, once
 
 VERSION: Final = (0, 3)
 """Of the interface: the one that the handler is written for."""
@@ -116,7 +115,7 @@ def _write(text: str, to: int) -> None:
     ctypes.memmove(to, whole + b"\0", len(whole) + 1)
 
 
-@lru_cache(maxsize=1)
+@once
 def targets() -> Targets:
     """Those of this process."""
     return Targets()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce as fold
 from inspect import signature
 from operator import mul
+from typing import Final
 
 from tensorad import te
 from tensorad.errors import DefinitionError, ShapeError
@@ -16,6 +17,9 @@ from tensorad.ir.tensor import Dim, Tensor, format_shape
 from tensorad.topi.arguments import as_integer, as_integers, as_listed, check_flag, shown
 from tensorad.topi.checks import check_equal, check_tensor, normalize_axis
 from tensorad.topi.definition import define
+
+_OTHERS: Final = "..."
+"""What stands for axes without letters."""
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
@@ -93,10 +97,12 @@ def einsum(
     combine: Callable[..., Expr] | None = None,
     optimize: bool = True,
 ) -> Tensor:
-    """NumPy's einsum with letters (no ellipsis), e.g. einsum("ik,kj->ij", a, b), in any algebra.
+    """NumPy's einsum with letters, e.g. einsum("ik,kj->ij", a, b), in any algebra.
 
-    Without "->" the output has the letters that occur once, in alphabetic order. Operands are
-    joined in the order that takes the fewest iterations (of those, the one with the smallest
+    Dots stand for axes that are not named, as in einsum("...ii->...i", a): those of operands are
+    broadcast against each other. Without "->" the output has the letters that occur once, in
+    alphabetic order, behind axes without letters. Operands are joined in the order that takes the
+    fewest iterations (of those, the one with the smallest
     intermediates), optimal for up to eight; letters that the output lacks are reduced as soon as
     no other operand has them. Two operands without such letters of their own are joined in one
     pass, the letters in the order of their first occurrence. Sizes count as 16. No tensor over
@@ -130,7 +136,8 @@ def einsum(
         inner: list[Axis] = [te.reduce_axis(extents[c], name=c) for c in summed]
         axes |= dict(zip(summed, inner, strict=True))
         factors: list[Expr] = [
-            t[tuple(axes[c] for c in term)] for term, t in zip(terms, tensors, strict=True)
+            t[tuple(_index(axes[c], c, n, extents) for c, n in zip(term, t.shape, strict=True))]
+            for term, t in zip(terms, tensors, strict=True)
         ]
         element = fold(mul, factors) if combine is None else combine(*factors)
         return reduce(element, axis=inner) if inner else element
@@ -141,12 +148,20 @@ def einsum(
     return made
 
 
+def _index(axis: Expr, name: str, extent: Dim, extents: Mapping[str, Dim]) -> Expr | int:
+    """The index of an axis: 0 where an axis without a letter is repeated."""
+    return axis if name.isalpha() or same_dim(extent, extents[name]) else 0
+
+
 def _extents(subscripts: str, terms: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Dim]:
     """The extent that each letter stands for."""
     extents: dict[str, Dim] = {}
     for term, t in zip(terms, tensors, strict=True):
         for letter, n in zip(term, t.shape, strict=True):
-            if not same_dim(extents.setdefault(letter, n), n):
+            known = extents.setdefault(letter, n)
+            if not letter.isalpha() and same_dim(known, 1):
+                extents[letter] = n
+            elif not same_dim(known, n) and (letter.isalpha() or not same_dim(n, 1)):
                 raise ShapeError(
                     f"einsum: {letter!r} in {subscripts!r} stands for extents "
                     f"{extents[letter]} and {n}.",
@@ -173,6 +188,16 @@ def _check_combine(combine: Callable[..., Expr], count: int) -> None:
         return
 
 
+def _unnamed(
+    terms: Sequence[str], named: Sequence[str], operands: Sequence[Tensor]
+) -> tuple[str, list[str]]:
+    """Digits for the axes that dots stand for, and the terms with these: the last axis is 0."""
+    counts = [t.ndim - len(own) for own, t in zip(named, operands, strict=True)]
+    digits = "".join([chr(ord("0") + n) for n in range(max(counts, default=0))][::-1])
+    pairs = zip(terms, counts, strict=True)
+    return digits, [term.replace(_OTHERS, digits[len(digits) - n :], 1) for term, n in pairs]
+
+
 def _parse(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
     if not isinstance(subscripts, str):
         raise DefinitionError(
@@ -188,16 +213,27 @@ def _parse(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[str], str]
             f"{'was' if len(operands) == 1 else 'were'} given.",
             hint="give one tensor for each comma-separated term.",
         )
-    for term, t in zip(terms, operands, strict=True):
-        if not (term.isalpha() or not term) or len(term) != t.ndim:
+    named = [term.replace(_OTHERS, "", 1) for term in terms]
+    for term, letters, t in zip(terms, named, operands, strict=True):
+        fits = len(letters) <= t.ndim if _OTHERS in term else len(letters) == t.ndim
+        if not (letters.isalpha() or not letters) or not fits:
             raise DefinitionError(
                 f"einsum: {term!r} does not name the {t.ndim} axes of {t.name}.",
                 where=subscripts,
-                hint="use one letter per axis.",
+                hint="use one letter per axis, and ... for axes that are not named.",
             )
+    others, terms = _unnamed(terms, named, operands)
+    used = "".join(named)
     if not arrow:
-        output = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
-    if len(set(output)) < len(output) or not set(output) <= set(left) - {","}:
+        output = _OTHERS + "".join(sorted(c for c in set(used) if used.count(c) == 1))
+    elif others and _OTHERS not in output:
+        raise DefinitionError(
+            f"einsum: the output {output!r} has no ... for the axes that are not named.",
+            where=subscripts,
+            hint="write ... in the output, too, or name the axes to sum over them.",
+        )
+    output = output.replace(_OTHERS, others, 1)
+    if len(set(output)) < len(output) or not set(output) <= set("".join(terms)):
         raise DefinitionError(
             f"einsum: the output {output!r} repeats a letter or has one that no operand has.",
             where=subscripts,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.errors import BindError, DTypeError, ShapeError, UserError
+from tensorad.errors import BindError, DefinitionError, DTypeError, ShapeError, UserError
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 jax: Any = pytest.importorskip("jax", reason="jax is not installed")
@@ -343,3 +343,35 @@ def test_no_package_is_imported_for_it() -> None:
         "assert not {'torch', 'jax', 'onnx'} & {*sys.modules}\n"
     )
     subprocess.run([sys.executable, "-c", text], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("error", [KeyError("odd"), ZeroDivisionError("odd"), OSError("odd")])
+def test_producers_that_raise_anything(error: Exception) -> None:
+    class Odd:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+        def __dlpack__(self, **asked: Any) -> Any:
+            raise error
+
+    x = ta.placeholder((3,), name="X")
+    f = ta.build([ta.compute((3,), lambda i: x[i] * 2.0)], [x])
+    with pytest.raises(
+        BindError, match=r"argument X is a Odd that does not give its elements: .?odd"
+    ):
+        f(Odd())
+
+
+def test_bounds_of_clip_by_either_name() -> None:
+    x = ta.placeholder((3,), name="X")
+    a = np.array([-1.0, 0.5, 2.0], np.float32)
+    given: list[dict[str, Any]] = [
+        {"min": 0.0}, {"max": 1.0}, {"min": 0.0, "max": 1.0}, {"a_min": None, "a_max": 1.0},
+    ]  # fmt: skip
+    for bounds in given:
+        clip: Any = np.clip
+        found = ta.build([clip(x, **bounds)], [x])(a)
+        low, high = bounds.get("min"), bounds.get("max", bounds.get("a_max"))
+        np.testing.assert_array_equal(found, np.clip(a, low, high))
+    with pytest.raises(DefinitionError, match="got both a_min and min"):
+        clip(x, 0.0, 1.0, min=0.0)

@@ -69,3 +69,15 @@ def test_values_of_data_types_are_refused() -> None:
     program = ta.function(lambda m: ta.match(m, lambda: 0.0, lambda v: v)).trace(Maybe.Just(1.0))
     with pytest.raises(DTypeError, match="is a value of a data type, which is no array"):
         Operator(program.results, program.parameters, "maybe")
+
+
+def test_a_tensor_that_stands_twice_has_the_sum_of_its_cotangents() -> None:
+    x = ta.placeholder((3,), dtype="float64", name="X")
+    y = ta.compute((3,), lambda i: ta.exp(x[i]), name="Y")
+    own = Operator([y, y], [x], "twice")
+    arrays = [np.linspace(0.1, 0.9, 3), np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.0, -1.0])]
+    found = own.pullback([0], [0, 1]).operator.built(*arrays)
+    np.testing.assert_allclose(found, np.exp(arrays[0]) * (arrays[1] + arrays[2]), rtol=1e-15)
+    moved = own.pushforward([0]).operator.built(*arrays[:2])
+    assert len(moved) == 2 and (moved[0] == moved[1]).all()
+    np.testing.assert_allclose(moved[0], np.exp(arrays[0]) * arrays[1], rtol=1e-15)

@@ -17,7 +17,7 @@ import pytest
 import tensorad as ta
 from tensorad import process, tuning
 from tensorad.ir.reference.interpret import interpret
-from tensorad.process import Guard, forget, memo, memoised
+from tensorad.process import Guard, forget, memo, memoised, once
 from tensorad.simplify.domain import polyhedral
 from tensorad.simplify.zeros import passes
 from tests.project.test_architecture import PRODUCT, ROOT
@@ -108,7 +108,7 @@ CONTAINERS = {
     "WeakKeyDictionary", "WeakValueDictionary", "WeakSet", "OrderedDict", "Counter", "defaultdict",
     "deque", "dict", "list", "local", "set",
 }  # fmt: skip
-DECORATORS = {"cache", "lru_cache"}
+DECORATORS = {"cache", "lru_cache", "once"}
 """Of functions whose results are kept, by themselves until the process ends."""
 FILLING = {"add", "append", "appendleft", "extend", "insert", "setdefault", "update"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -349,6 +349,19 @@ def test_memoised_functions_are_asked_once_until_forget() -> None:
     assert [twice(3), twice(3)] == [6, 6] and asked == [3]
     forget()
     assert twice(3) == 6 and asked == [3, 3]
+
+
+def test_what_is_made_once_is_one_for_all_threads() -> None:
+    together = threading.Barrier(4)
+
+    @once
+    def made() -> object:
+        together.wait()
+        return object()
+
+    with ThreadPoolExecutor(4) as threads:
+        found = [future.result() for future in [threads.submit(made) for _ in range(4)]]
+    assert len(set(map(id, found))) == 1 and made() is found[0]
 
 
 @pytest.mark.slow

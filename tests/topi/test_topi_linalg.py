@@ -72,6 +72,9 @@ def test_tensordot(axes: int | tuple[list[int], list[int]]) -> None:
         ("bij,bjk,kl->bil", [(2, 2, 3), (2, 3, 2), (2, 3)]),
         (" i j , j -> i ", [(2, 3), (3,)]),
         (",i->i", [(), (3,)]),
+        ("...ii->...i", [(2, 3, 3)]),
+        ("...ij,j...", [(2, 1, 2, 3), (3, 2, 2)]),
+        ("i...,i...->...", [(3, 2), (3, 1)]),
     ],
 )
 def test_einsum(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
@@ -172,7 +175,7 @@ def unpaired_axes() -> None:
     DefinitionError,
     "einsum: 'ijk' does not name the 2 axes of A.",
     "  in: ijk->i",
-    "  hint: use one letter per axis.",
+    "  hint: use one letter per axis, and ... for axes that are not named.",
 )
 def too_many_letters() -> None:
     topi.einsum("ijk->i", A)
@@ -195,6 +198,16 @@ def one_letter_for_two_extents() -> None:
 )
 def too_few_operands() -> None:
     topi.einsum("ij,jk", A)
+
+
+@CASES.refused(
+    DefinitionError,
+    "einsum: the output 'i' has no ... for the axes that are not named.",
+    "  in: ...i->i",
+    "  hint: write ... in the output, too, or name the axes to sum over them.",
+)
+def an_output_without_dots() -> None:
+    topi.einsum("...i->i", A)
 
 
 @CASES.refused(

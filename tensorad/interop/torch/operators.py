@@ -10,7 +10,14 @@ from tensorad.interop.operators import Derived, Keeping, Operator, numbered
 from tensorad.interop.torch.arguments import check_kinds, check_tensors
 from tensorad.interop.torch.functions import function_of, plain_function_of
 from tensorad.interop.torch.kernels import Kernel
-from tensorad.interop.torch.pytorch import NAMESPACE, is_memory, is_transformed, torch
+from tensorad.interop.torch.pytorch import (
+    NAMESPACE,
+    functionalized,
+    is_functionalized,
+    is_memory,
+    is_transformed,
+    torch,
+)
 from tensorad.interop.torch.registered import is_free, register
 from tensorad.interop.torch.written_out import MISSING, written_out
 from tensorad.ir.tensor import Tensor
@@ -143,6 +150,8 @@ class TorchOperator:
 
     def differentiated(self, *tensors: Any) -> Any:
         """The results, with derivatives, in any state of PyTorch."""
+        if is_functionalized():
+            return functionalized(self.registered, tensors)
         if not _in_reverse(tensors):
             return self.function.apply(*tensors)
         own = self.keeping(self.operator.differentiable_inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tensorad.interop.packages import imported
@@ -47,3 +48,27 @@ def is_transformed() -> bool:
         or torch._C._len_torch_function_stack()
         or torch._C._get_tracing_state() is not None
     )
+
+
+def is_functionalized() -> bool:
+    """Whether `torch.func.functionalize` is the innermost transform."""
+    functorch = torch._C._functorch
+    top = functorch.peek_interpreter_stack()
+    return top is not None and top.key() == functorch.TransformType.Functionalize
+
+
+def functionalized(call: Any, tensors: Sequence[Any]) -> Any:
+    """The results of a call that changes nothing in place, below `torch.func.functionalize`."""
+    functorch = torch._C._functorch
+    interpreter = torch._functorch.pyfunctorch.retrieve_current_functorch_interpreter()
+    level = interpreter.level()
+    own = [functorch._unwrap_functional_tensor(t, True) if _is_own(t) else t for t in tensors]
+    with interpreter.lower():
+        results = call(*own)
+    several = results if isinstance(results, tuple) else (results,)
+    made = tuple([functorch._wrap_functional_tensor(t, level) for t in several])
+    return made if isinstance(results, tuple) else made[0]
+
+
+def _is_own(t: Any) -> bool:
+    return bool(torch._C._functorch.is_functionaltensor(t))

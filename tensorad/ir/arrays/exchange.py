@@ -18,7 +18,10 @@ from tensorad.ir.node import Node
 Array = np.ndarray[Any, np.dtype[Any]]
 _SHARED: Final = ("__array_interface__", "__array_struct__")
 """Attributes by which NumPy shares memory."""
-_REFUSALS: Final = (BufferError, RuntimeError, TypeError, ValueError, AttributeError)
+_REFUSALS: Final = (
+    BufferError, RuntimeError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError,
+    OSError,
+)  # fmt: skip
 """What producers raise that cannot give what they are asked for."""
 _HALF: Final = ("float16", "bfloat16")
 _ON_CPU: Final = (1, 3, 11, 13)

@@ -25,7 +25,16 @@ def _where(condition: Given, x: Given, y: Given, /) -> Tensor:
     return math.where(chosen, as_array(x), as_array(y))
 
 
-def _clip(a: Given, a_min: Any = None, a_max: Any = None, out: None = None) -> Any:
+def _clip(
+    a: Given, a_min: Any = None, a_max: Any = None, out: None = None,
+    *, min: Any = None, max: Any = None,
+) -> Any:  # fmt: skip
+    for own, other, name in ((a_min, min, "min"), (a_max, max, "max")):
+        if own is not None and other is not None:
+            raise DefinitionError(
+                f"np.clip of a formula got both a_{name} and {name}.", hint="pass one of them."
+            )
+    a_min, a_max = min if a_min is None else a_min, max if a_max is None else a_max
     a = as_array(a)
     if _is_number(a_min) and _is_number(a_max) and isinstance(a, Tensor):
         return math.clip(a, a_min, a_max)

@@ -127,3 +127,19 @@ def test_inside_of_a_module_that_is_compiled(name: str) -> None:
     own = torch.autograd.grad(compiled(*given), given)
     other = torch.autograd.grad(torch.sin(program.reference(*given)).sum(), given)
     torch.testing.assert_close(own, other)
+
+
+def test_functionalized_calls_are_the_operator_itself() -> None:
+    x = ta.placeholder((3,), dtype="float64", name="X")
+    f = op(ta.compute((3,), lambda i: ta.exp(x[i]), name="Y"), [x], "test_functionalized")
+
+    def changed(a: Any) -> Any:
+        b = a.clone()
+        b.add_(1.0)
+        return f(b), f.registered(a)
+
+    a = torch.rand(3, dtype=torch.float64)
+    for own, other in zip(torch.func.functionalize(changed)(a), (a + 1.0, a), strict=True):
+        torch.testing.assert_close(own, torch.exp(other))
+    trace = torch.fx.experimental.proxy_tensor.make_fx(torch.func.functionalize(f))(a)
+    assert "torch.ops.tensorad.test_functionalized.default" in trace.code
