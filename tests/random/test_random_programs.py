@@ -15,7 +15,6 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from tensorad.autodiff import vjp
-from tensorad.building import build
 from tensorad.codegen.lower import lower_program
 from tensorad.ir.tensor import Tensor
 from tests.random.generators import (
@@ -29,17 +28,11 @@ from tests.random.generators import (
 from tests.support.program_checks import (
     MODES,
     Derivatives,
-    Point,
     asks_for_data,
-    check_counts,
-    check_point,
-    check_work,
+    check_derivatives,
     like,
 )
 
-SIZES = ({"n": 4, "m": 3}, {"n": 1, "m": 2}, {"n": 0, "m": 3})
-LARGE = {"n": 16, "m": 12}
-"""Plans that depend on symbolic sizes are chosen for sizes like these."""
 SEEDS = range(2_400) if SOAK else range(60)
 START = date.today().toordinal() * 10_000 if SOAK else 0
 SCATTERS = (
@@ -161,17 +154,7 @@ def exact_counts(seeds: range) -> int:
 
 def check_program(program: Program, rng: random.Random) -> list[str]:
     """Everything, at one point or at several sizes; what the points were like."""
-    of = differentiate(program, rng)
-    symbolic = any(not isinstance(n, int) for t in program.inputs for n in t.shape)
-    f, kinds = None, []
-    for n, sizes in enumerate(SIZES if symbolic else ({},)):
-        ties = rng.random() < 0.2
-        given = of.values(sizes, ties=ties)
-        f = f or build(of.outputs, list(given))
-        kinds.append(check_point(Point(of, f, sizes), given, smooth=not ties and n == 0))
-        check_counts(of, given, sizes)
-    check_work(of, LARGE if symbolic else {})
-    return kinds
+    return check_derivatives(differentiate(program, rng), rng)
 
 
 @pytest.mark.sampled(3)

@@ -7,6 +7,7 @@ gradient do no more than the yardstick of `tensorad.bound` allows, and `work` co
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ import numpy as np
 from tensorad import te
 from tensorad.autodiff import jvp, vjp
 from tensorad.bound import bound
+from tensorad.building import build
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import If, LoopProgram
 from tensorad.codegen.loops.visit import statements
@@ -28,6 +30,9 @@ from tests.random.generators import Array, Program
 
 STEP = 4e-5
 Values = dict[Tensor, Array]
+SIZES = ({"n": 4, "m": 3}, {"n": 1, "m": 2}, {"n": 0, "m": 3})
+LARGE = {"n": 16, "m": 12}
+"""Plans that depend on symbolic sizes are chosen for sizes like these."""
 MODES = ("forward over reverse", "reverse over forward", "reverse over reverse")
 
 
@@ -225,3 +230,17 @@ def check_work(of: Derivatives, sizes: Mapping[str, int]) -> None:
     assert multiplications <= 5 * (forward + most), (
         f"{multiplications} multiplications, forward {forward}, bound {most}"
     )
+
+
+def check_derivatives(of: Derivatives, rng: random.Random) -> list[str]:
+    """Everything, at one point or at several sizes; what the points were like."""
+    symbolic = any(not isinstance(n, int) for t in of.program.inputs for n in t.shape)
+    f, kinds = None, []
+    for n, sizes in enumerate(SIZES if symbolic else ({},)):
+        ties = rng.random() < 0.2
+        given = of.values(sizes, ties=ties)
+        f = f or build(of.outputs, list(given))
+        kinds.append(check_point(Point(of, f, sizes), given, smooth=not ties and n == 0))
+        check_counts(of, given, sizes)
+    check_work(of, LARGE if symbolic else {})
+    return kinds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from tests.random.whole import forms, higher, straight
 from tests.random.whole.texts import Block, Program, Statement
 from tests.random.whole.writer import Names, Writer
@@ -52,14 +54,15 @@ def order_of(seed: int) -> int:
     return 2 if seed % 4 == 0 else 1
 
 
-def whole_program(seed: int, size: int | None = None) -> Program:
+def whole_program(seed: int, size: int | None = None, rng: random.Random | None = None) -> Program:
     """A program; all its values are bounded.
 
     Args:
+        rng: where all choices come from; default: the seed.
         size: how many statements it has outside of blocks; by the seed if left out, fewer where it
             is differentiated twice.
     """
-    w = Writer(seed, KINDS)
+    w = Writer(rng or random.Random(seed), KINDS)
     is_small = order_of(seed) > 1
     depth = w.rng.choice((1, 1, 2) if is_small else (1, 2, 2, 3))
     size = size or w.rng.choice((3, 4) if is_small else (3, 4, 5, 7))

@@ -66,8 +66,8 @@ class Writer:
         features: what was written.
     """
 
-    def __init__(self, seed: int, kinds: Sequence[tuple[float, bool, Make]]) -> None:
-        self.rng = random.Random(seed)
+    def __init__(self, rng: random.Random, kinds: Sequence[tuple[float, bool, Make]]) -> None:
+        self.rng = rng
         self.kinds = kinds
         self.features: set[str] = set()
         self._count = 0

@@ -1,0 +1,1 @@
+"""Random cases for as long as one likes: `python -m tests.fuzz --help`."""

@@ -1,0 +1,1 @@
+"""Everything at once, for as long as one likes: `python -m tests.soak --help`."""
