@@ -24,8 +24,9 @@ from tensorad.ir.visit import op_inputs, topological_ops
 from tensorad.simplify.formula.dataflow import over_inputs
 
 _READ: Final = 1
-_WRITTEN: Final = 2
-"""What an element costs that is kept: an output is there anyway, others are written first."""
+_WRITTEN: Final = 4
+"""What an element costs that is kept: an output is there anyway; others are written first, to memory
+that the call takes for them, and a page that the system has to give costs more than both ways."""
 
 
 def worth_keeping(
