@@ -25,8 +25,8 @@ from tensorad.simplify.formula.dataflow import over_inputs
 
 _READ: Final = 1
 _WRITTEN: Final = 4
-"""What an element costs that is kept: an output is there anyway; others are written first, to memory
-that the call takes for them, and a page that the system has to give costs more than both ways."""
+"""What an element costs that is kept: an output is there anyway; others are written first, to
+memory that the call takes for them, whose pages may cost more than writing and reading."""
 
 
 def worth_keeping(
