@@ -48,6 +48,8 @@ def parser() -> argparse.ArgumentParser:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
         _machine_options(one)
+        if name in suites.COMPARING:
+            one.add_argument("--compare", metavar="COMMIT", help=suites.COMPARING[name])
     for name, command, text in accuracy.COMMANDS:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
