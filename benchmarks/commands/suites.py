@@ -43,8 +43,6 @@ def _command(suite: Suite) -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
         if options.found is not None:
             return _measured(suite, options)
-        if suite.compare is not None and options.compare is not None:
-            return suite.compare[0](options)
         for name, package in missing(suite.peers).items():
             print(f"{name} does not take part: {package} is not installed")
         keep = None if options.json is None else parts_of(options.json)
@@ -94,6 +92,4 @@ def as_json(rows: Sequence[Figures]) -> dict[str, Any]:
     }
 
 
-COMPARING: Final = {s.name: s.compare[1] for s in SUITES if s.compare is not None}
-"""The suites with `--compare COMMIT`, and what it does."""
 COMMANDS: Final = tuple([(s.name, _command(s), s.text) for s in SUITES])

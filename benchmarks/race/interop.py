@@ -11,7 +11,6 @@ import numpy as np
 from benchmarks.measure.alone import peak_of
 from benchmarks.measure.timing import race
 from benchmarks.peers.registry import missing
-from benchmarks.race import calls_compared
 from benchmarks.race import interop_calls as calls
 from benchmarks.race.interop_calls import FEW, MANY, SIDE, SOFTMAX, Pair
 from benchmarks.report.figures import Figures, Suite, at_most, those
@@ -147,5 +146,4 @@ SUITE: Final = Suite(
     judge,
     peers=PEERS,
     processes=5,
-    compare=(calls_compared.compare, "only what calls of f(numpy) cost beside that commit"),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -90,8 +89,6 @@ class Suite:
         threads: the numbers of threads it runs on; None for those the user names.
         peers: who takes part where its package is installed.
         processes: fresh ones, whose medians count, where the user names no number.
-        compare: what `--compare COMMIT` does in place of measuring, and its text; None where
-            there is no such option.
     """
 
     name: str
@@ -101,7 +98,6 @@ class Suite:
     threads: tuple[int, ...] | None = None
     peers: tuple[str, ...] = ()
     processes: int = 1
-    compare: tuple[Callable[[argparse.Namespace], int], str] | None = None
 
 
 def asked(rows: Sequence[Figures], what: str, value: str, floor: float) -> Verdict | None:

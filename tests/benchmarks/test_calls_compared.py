@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import guard
+from benchmarks import calls_compared, guard
 from benchmarks.__main__ import main
-from benchmarks.race import call_side, calls_compared
+from benchmarks.race import call_side
 from tests.benchmarks.test_guard import FakeSide
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,8 @@ from benchmarks import guard
 from benchmarks.report.tables import aligned
 
 SIDE: Final = "benchmarks.race.call_side"
+SUITE: Final = "interop"
+"""The subcommand with the option."""
 SLOWER: Final = 1.1
 """The median of a form's shares that counts as slower; the same commit on both sides gave 0.96 to
 1.06 on a machine that others kept busy."""
@@ -43,6 +45,17 @@ def compare(options: argparse.Namespace) -> int:
     slower = [r for r in rows if r.failed or r.share > SLOWER]
     print(f"{len(slower)} of {len(rows)} slower than {SLOWER} times the time before, or failing")
     return 1 if slower else 0
+
+
+def beside(measure: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """The comparison where a commit is named, and otherwise what the suite measures."""
+    return lambda options: (compare if options.compare else measure)(options)
+
+
+def options(p: argparse.ArgumentParser) -> None:
+    """The option that names the commit."""
+    text = "only what calls of f(numpy) cost beside that commit"
+    p.add_argument("--compare", metavar="COMMIT", help=text)
 
 
 def table(rows: Sequence[guard.Compared]) -> str:
