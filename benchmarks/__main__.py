@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import guard
+from benchmarks import calls_compared, guard
 from benchmarks.commands import accuracy, all_suites, counts, machine, race, suites
 from benchmarks.commands.options import positive, positives
 from benchmarks.measure.processes import RunError
@@ -48,6 +48,9 @@ def parser() -> argparse.ArgumentParser:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)
         _machine_options(one)
+        if name == calls_compared.SUITE:
+            one.set_defaults(command=calls_compared.beside(command))
+            calls_compared.options(one)
     for name, command, text in accuracy.COMMANDS:
         one = add.add_parser(name, help=text, description=text)
         one.set_defaults(command=command)

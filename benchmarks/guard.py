@@ -30,6 +30,7 @@ gave medians of 0.86 to 1.27 on a machine that others kept busy, single rounds u
 LOOKS: Final = 3
 """What seems to fall is measured again in new processes: where arrays lie decides, too."""
 MODES: Final = ("fwd", "fb")
+SIDE: Final = "benchmarks.guard_side"
 PARENT: Final = "HEAD^"
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -109,22 +110,21 @@ def run(
 ) -> list[Compared]:
     """Both folders on every workload, in new processes."""
     found: list[Compared] = []
-    with _side(base) as before, _side(this) as now:
+    with side(base, SIDE, *MODES) as before, side(this, SIDE, *MODES) as now:
         for name in names:
             found += compare(name, before, now, options.rounds, options.seconds)
     return found
 
 
 @contextmanager
-def _side(folder: Path) -> Iterator[Side]:
-    """A process that imports what lies in the folder, on one CPU."""
-    command = [sys.executable, "-m", "benchmarks.guard_side", *MODES]
+def side(folder: Path, module: str, *arguments: str) -> Iterator[Side]:
+    """A process that runs a module and imports what lies in the folder, on one CPU."""
+    command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(
         command, cwd=folder, env=environment(1) | {"PYTHONPATH": str(folder)}, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=lambda: bind(1),
     ) as process:  # fmt: skip
-        side = Side(process)
-        yield side
+        yield Side(process)
 
 
 @contextmanager

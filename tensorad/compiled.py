@@ -161,6 +161,7 @@ class CompiledFunction:
         self._binding = SizeBinding(self._parameters, used, self._executable.sizes)
         self.sizes: tuple[str, ...] = tuple([str(s) for s in self._binding.sizes])
         """The symbolic sizes, by name: the keywords of a call."""
+        self._keywords = frozenset(self.sizes)
         self._sizes = tuple(dict.fromkeys([*self._binding.sizes, *self._executable.sizes]))
         known = dict.fromkeys(self._sizes)
         self._facts = [
@@ -405,7 +406,7 @@ class CompiledFunction:
         self, arrays: Sequence[object], given: Mapping[str, object]
     ) -> tuple[Sequence[object], Mapping[str, object]]:
         """One argument per input, in their order, and what is given for sizes."""
-        if len(arrays) == len(self._parameters) and not given:
+        if len(arrays) == len(self._parameters) and self._keywords.issuperset(given):
             return arrays, given
         names = [p.name for p in self._parameters]
         return by_position(self.name, names, self.sizes, arrays, given)

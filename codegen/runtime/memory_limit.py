@@ -12,7 +12,7 @@ import numpy as np
 from tensorad import config
 from tensorad.codegen.entry.checks_ir import WRITABLE
 from tensorad.codegen.runtime.arena import Array
-from tensorad.codegen.runtime.arguments import Parameter
+from tensorad.codegen.runtime.arguments import Parameter, addresses_of
 from tensorad.codegen.runtime.executable import Layout
 from tensorad.errors import LimitError
 from tensorad.ir.analysis.sizes import bytes_of, bytes_text
@@ -88,9 +88,12 @@ def _stored(array: Array) -> int:
     return int(prod(extents) * array.itemsize)
 
 
-def _again(arrays: Iterable[Array]) -> int:
+def _again(arrays: Sequence[Array]) -> int:
     """Bytes of arrays that lie where one before them does."""
-    places = [(a.ctypes.data, _stored(a)) for a in arrays if not _is_mapped(a)]
+    if len(arrays) < 2:
+        return 0
+    own = [a for a in arrays if not _is_mapped(a)]
+    places = list(zip(addresses_of(own), map(_stored, own), strict=True))
     every, once = [sum([n for _, n in found]) for found in (places, dict.fromkeys(places))]
     return every - once
 

@@ -24,8 +24,9 @@ from tensorad.ir.visit import op_inputs, topological_ops
 from tensorad.simplify.formula.dataflow import over_inputs
 
 _READ: Final = 1
-_WRITTEN: Final = 2
-"""What an element costs that is kept: an output is there anyway, others are written first."""
+_WRITTEN: Final = 4
+"""What an element costs that is kept: an output is there anyway; others are written first, to
+memory that the call takes for them, whose pages may cost more than writing and reading."""
 
 
 def worth_keeping(

@@ -259,7 +259,8 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "commands": {"workloads", "peers", "measure", "report", "limits", "race", "suites"},
         "guard.py": {"workloads", "measure", "report", "commands"},
         "guard_side.py": {"workloads", "peers", "measure"},
-        "__main__.py": {"peers", "measure", "race", "commands", "guard.py"},
+        "calls_compared.py": {"report", "guard.py"},
+        "__main__.py": {"peers", "measure", "race", "commands", "guard.py", "calls_compared.py"},
     },
     "tensorad/interop": {
         **{row: set[str]() for row in _INTEROP},
