@@ -173,7 +173,10 @@ def tangents_along(
     Args:
         along: tangents of tensors behind them, of the same shapes.
         rules: derivatives in place of those of the formulas.
+    Raises:
+        GradError: foreign functions that they flow through have none.
     """
+    check_complete(ys, along, rules)
     found = block_jvp(along, ys, (), rules)
 
     def again() -> list[Tensor]:
