@@ -9,8 +9,8 @@ from tensorad.errors import BindError, DefinitionError, counted, functions_hint
 from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.language import terms
 from tensorad.language.evaluate import evaluated
-from tensorad.language.first_order import check_first_order, check_no_function
 from tensorad.language.residual.data import from_outside, shown
+from tensorad.language.residual.first_order import check_first_order, check_no_function
 from tensorad.language.terms import Program, free_names
 from tensorad.language.values import Value
 from tensorad.program.calling.arguments import has_tensors

@@ -16,10 +16,10 @@ from tensorad.ir.arrays.tracing import tracing
 from tensorad.ir.dtypes import FLOAT32, FLOAT64, DType, to_dtype
 from tensorad.ir.reference.interpret import interpret as interpret_tensors
 from tensorad.ir.tensor import Placeholder, Shape, Tensor, outputs
-from tensorad.language.first_order import check_first_order, check_no_function
 from tensorad.language.formulas import tensors_of
 from tensorad.language.machine import Machine, one_or_all
 from tensorad.language.operators import applied, arrays_made, folded, number_tensor
+from tensorad.language.residual.first_order import check_first_order, check_no_function
 from tensorad.language.terms import Binding, Formula, If, Loop, Name, Operator, Program
 from tensorad.language.types import TensorText, dtype_named
 from tensorad.language.values import Derived, Effects, Env, Value, leaves, mapped
