@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class TensoradError(Exception):
     """Base class of everything tensorad raises on purpose."""
@@ -83,6 +85,12 @@ class MissingPackageError(UserError, ImportError):
 
 class InternalError(TensoradError):
     """tensorad is wrong; the text contains the IR and the pass."""
+
+
+def functions_hint(names: Iterable[str]) -> str:
+    """What a program or module has, where another name was asked for."""
+    found = ", ".join(names)
+    return f"its functions are {found}." if found else "it has no functions: its text is empty."
 
 
 def counted(n: int, noun: str) -> str:

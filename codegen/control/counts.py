@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorad.codegen.loops.ir import Make, Node, Place, Repeat, Reserve, all_nodes
-from tensorad.ir.analysis.sizes import product_over
+from tensorad.codegen.loops.run_sizes import product_of
 from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Const, Expr, LocalSize, Size, cast, local_size, read
 from tensorad.ir.tensor import Compute, Loop, Shape, Tensor, outputs
@@ -47,7 +47,7 @@ def products_in(nodes: Sequence[Node], sizes: Sequence[LocalSize]) -> list[Expr]
     of some sizes, these themselves apart."""
     shapes = [shape for n in all_nodes(nodes) for shape in _shapes(n)]
     own = dict.fromkeys(sizes)
-    found = [product_over(shape, own)[0] for shape in shapes] if own else []
+    found = [product_of(shape, own)[0] for shape in shapes] if own else []
     return [e for e in dict.fromkeys(found) if e is not None and not isinstance(e, LocalSize)]
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from tensorad.errors import BuildError
 from tensorad.ir.analysis.sizes import product_over
 from tensorad.ir.expr import Expr, LocalSize
+from tensorad.ir.order import sizes_in
 from tensorad.ir.tensor import Dim, Shape, Tensor, dim_expr, dim_of, format_shape
 from tensorad.simplify.index.extremes import extremes_in_loops
 from tensorad.simplify.index.linear import linear_form
@@ -28,10 +29,22 @@ class Products:
 
     def of(self, shape: Shape) -> tuple[LocalSize | None, Shape]:
         """The size that is the product of the extents made of `sizes`, and the other extents."""
-        own, others = product_over(shape, self.sizes) if self.sizes else (None, shape)
+        own, others = product_of(shape, self.sizes) if self.sizes else (None, shape)
         if own is None or isinstance(own, LocalSize):
             return own, others
         return self.told[own], others
+
+
+def product_of(shape: Shape, sizes: Container[LocalSize]) -> tuple[Expr | None, Shape]:
+    """`product_over`, extents that counters change, too, being as large as they get."""
+    return product_over(tuple([_without_counters(n, sizes) for n in shape]), sizes)
+
+
+def _without_counters(extent: Dim, sizes: Container[LocalSize]) -> Dim:
+    if isinstance(extent, (int, LocalSize)) or not any(s in sizes for s in sizes_in(extent)):
+        return extent
+    most = extremes_in_loops(extent, sizes).hi
+    return extent if most is None else dim_of(most)
 
 
 NO_PRODUCTS: Final = Products()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,10 +57,10 @@ def extremes(root: Expr) -> Extremes:
     return memo[root]
 
 
-def extremes_in_loops(root: Expr) -> Extremes:
+def extremes_in_loops(root: Expr, known: Container[Expr] = ()) -> Extremes:
     """Bounds of an index expression wherever the counters of loops have values, too.
 
-    Counters whose end only a run tells stay.
+    Counters whose end only a run tells stay, but for ends made of `known` sizes.
     """
     ranges: dict[Expr, Expr] = {}
     seen: dict[Expr, None] = {}
@@ -68,7 +68,7 @@ def extremes_in_loops(root: Expr) -> Extremes:
         seen[e] = None
         if isinstance(e, LocalSize) and e.extent is not None:
             end = substitute(e.extent, ranges)
-            if not any(isinstance(s, LocalSize) for s in sizes_in(end)):
+            if all(s in known for s in sizes_in(end) if isinstance(s, LocalSize)):
                 ranges[e] = axis(e.label, ZERO, end)
     return extremes(substitute(root, ranges))
 

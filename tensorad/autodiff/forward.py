@@ -38,6 +38,7 @@ from tensorad.autodiff.local.scans import tangent_scan
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
 from tensorad.autodiff.provenance import remember_along
 from tensorad.autodiff.reverse import vjp
+from tensorad.collector import old_objects_at_rest
 from tensorad.errors import GradError
 from tensorad.ir.analysis.blocks import saves_of
 from tensorad.ir.analysis.finite import may_be_infinite
@@ -101,6 +102,7 @@ def jvp(
 ) -> list[Tensor]: ...
 @progress("differentiating")
 @deep_calls.changed()
+@old_objects_at_rest()
 def jvp(
     y: Tensor | Sequence[Tensor],
     tangents: Mapping[Tensor, Direction],
@@ -165,6 +167,7 @@ def _by_heads(
 
 @progress("differentiating")
 @deep_calls.changed()
+@old_objects_at_rest()
 def tangents_along(
     ys: Sequence[Tensor], along: Mapping[Tensor, Tensor], rules: Rules
 ) -> dict[Tensor, Tensor]:
@@ -173,7 +176,10 @@ def tangents_along(
     Args:
         along: tangents of tensors behind them, of the same shapes.
         rules: derivatives in place of those of the formulas.
+    Raises:
+        GradError: foreign functions that they flow through have none.
     """
+    check_complete(ys, along, rules)
     found = block_jvp(along, ys, (), rules)
 
     def again() -> list[Tensor]:

@@ -16,7 +16,7 @@ from tensorad.language.formulas import tensors_of
 from tensorad.language.machine import Machine, one_or_all
 from tensorad.language.operators import applied, arrays_made, folded
 from tensorad.language.residual.calls import Calls
-from tensorad.language.residual.cells import State, TracedCell, held_by, kept_type, traced_cell
+from tensorad.language.residual.cells import State, TracedCell, fitted, held_by, traced_cell
 from tensorad.language.residual.chosen import Called, is_chosen
 from tensorad.language.residual.kinds import data_of, is_data
 from tensorad.language.terms import (
@@ -269,10 +269,7 @@ class Evaluator(Machine[Any]):
     def write(self, cell: Cell, content: Value) -> None:
         """Let it hold something else from here on."""
         own = traced_cell(cell)
-        old, new = frames.read(own), held_by(cell.name, content)
-        if old.structure == new.structure:
-            new = kept_type(cell.name, old, new)
-        frames.write(own, new)
+        frames.write(own, fitted(cell.name, frames.read(own), held_by(cell.name, content)))
 
     def branch(self, condition: Any, term: If, env: Env, b: Binding) -> Value:
         """The block that a known condition chooses; otherwise both, joined."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from tensorad.errors import BindError, DefinitionError, counted
+from tensorad.errors import BindError, DefinitionError, counted, functions_hint
 from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.language import terms
 from tensorad.language.evaluate import evaluated
-from tensorad.language.residual.chosen import is_chosen
 from tensorad.language.residual.data import from_outside, shown
+from tensorad.language.residual.first_order import check_first_order, check_no_function
 from tensorad.language.terms import Program, free_names
-from tensorad.language.values import Cell, Closure, Derived, Value
+from tensorad.language.values import Value
 from tensorad.program.calling.arguments import has_tensors
 from tensorad.program.functions import Function
 from tensorad.program.traces import Program as Trace
@@ -33,7 +33,7 @@ class LanguageFunction:
         if name not in program.functions:
             raise DefinitionError(
                 f"the program has no function {name}.",
-                hint=f"its functions are {', '.join(program.functions)}.",
+                hint=functions_hint(program.functions),
             )
         self.program = program
         self.name = self.__name__ = name
@@ -76,6 +76,8 @@ class LanguageFunction:
         if is_tracing():
             return self._on_tensors(*args, **options)
         sums = self.program.data
+        for a in (*args, *options.values()):
+            check_no_function(a)
         given = [from_outside(a, sums) for a in args]
         named = {n: from_outside(v, sums) for n, v in options.items()}
         if has_tensors(flatten((given, named)).leaves):
@@ -99,26 +101,6 @@ class LanguageFunction:
         made = evaluated(self.program, self.name, tuple(bound.arguments.values()))
         check_first_order(self.name, made)
         return made
-
-
-def check_first_order(name: str, value: Value) -> None:
-    """A result has no function and no reference in it.
-
-    Raises:
-        DefinitionError: it has.
-    """
-    stack: list[tuple[Value, str]] = [(value, name)]
-    while stack:
-        v, path = stack.pop()
-        if isinstance(v, tuple):
-            stack += [(part, f"{path}[{n}]") for n, part in enumerate(v)]
-        elif isinstance(v, (Closure, Derived, Cell)) or is_chosen(v):
-            what = "a reference" if isinstance(v, Cell) else "a function"
-            raise DefinitionError(
-                f"{name} results in {what}.",
-                where=path,
-                hint="result in what it holds." if isinstance(v, Cell) else "call it.",
-            )
 
 
 def function_of(program: Program, name: str) -> LanguageFunction:

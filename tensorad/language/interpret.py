@@ -19,6 +19,7 @@ from tensorad.ir.tensor import Placeholder, Shape, Tensor, outputs
 from tensorad.language.formulas import tensors_of
 from tensorad.language.machine import Machine, one_or_all
 from tensorad.language.operators import applied, arrays_made, folded, number_tensor
+from tensorad.language.residual.first_order import check_first_order, check_no_function
 from tensorad.language.terms import Binding, Formula, If, Loop, Name, Operator, Program
 from tensorad.language.types import TensorText, dtype_named
 from tensorad.language.values import Derived, Effects, Env, Value, leaves, mapped
@@ -64,11 +65,13 @@ def interpret(program: Program, name: str, *args: Any) -> Interpreted:
         a tree of NumPy arrays in float64, int64 and bool, and counts of effects.
     Raises:
         UserError: a term is applied to what it does not take; the error has its line.
+        DefinitionError: an argument is a function, or the result has one or a reference in it.
         LimitError: loops run more than 10,000,000 times.
     """
     run = _Interpreter(program)
     with deep_calls.changed():
         made = run.apply(run.function(name), tuple([_given(a) for a in args]))
+    check_first_order(name, made)
     return Interpreted(mapped(made, lambda v: _elements(run.live(v))), run.effects)
 
 
@@ -77,6 +80,7 @@ def _given(value: Any) -> Value:
 
 
 def _array(value: Any) -> Array:
+    check_no_function(value)
     found = np.asarray(value)
     dtype = to_dtype(found.dtype)
     return Array(found.astype(np.float64) if dtype.is_float else found, dtype)

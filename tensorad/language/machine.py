@@ -13,6 +13,7 @@ from tensorad.errors import (
     LimitError,
     UserError,
     counted,
+    functions_hint,
 )
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Shape
@@ -94,7 +95,7 @@ class Machine(ABC, Generic[Leaf]):
         if name not in self.program.functions:
             raise DefinitionError(
                 f"the program has no function {name}.",
-                hint=f"its functions are {', '.join(self.program.functions)}.",
+                hint=functions_hint(self.program.functions),
             )
         found: Closure = self.top[name]
         return found

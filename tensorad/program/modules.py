@@ -10,7 +10,7 @@ from typing import Any
 
 from tensorad.building import build
 from tensorad.compiled import CompiledFunction
-from tensorad.errors import BindError, DefinitionError, ShapeError, counted
+from tensorad.errors import BindError, DefinitionError, ShapeError, counted, functions_hint
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.tensor import Block, FunctionCall, Placeholder, Tensor, outputs
 from tensorad.ir.text import program as text
@@ -177,7 +177,7 @@ class Module:
         if name not in self.functions:
             raise DefinitionError(
                 f"the module has no function {name}.",
-                hint=f"its functions are {', '.join(self.functions)}.",
+                hint=functions_hint(self.functions),
             )
         return self.functions[name]
 

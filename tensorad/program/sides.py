@@ -10,22 +10,24 @@ import numpy as np
 
 from tensorad.ir.expr import Expr
 from tensorad.ir.records import is_record
-from tensorad.ir.tensor import Tensor, format_shape
+from tensorad.ir.tensor import Shape, Tensor, format_shape
 from tensorad.program.data.function_types import function_name
 from tensorad.program.data.instances import Instance, several
 from tensorad.program.trees import Branching, Flat, Leaf, Static, Structure
 
 MOST_ROWS: Final = 12
 """Rows of a table; of larger trees those that are equal are left out."""
+_MOST_EXTENTS: Final = 8
+"""Extents of a shape; of longer ones the first and the last are shown, and how many there are."""
 _NOTHING: Final = "-"
 
 
 def leaf_text(value: object) -> str:
     """ "float32 (3, 4)", "number 0.5"."""
     if isinstance(value, Tensor) and is_record(value.dtype):
-        return f"{value.dtype} {format_shape(value.shape)}" if value.shape else str(value.dtype)
+        return f"{value.dtype} {_shape_text(value.shape)}" if value.shape else str(value.dtype)
     if isinstance(value, Tensor):
-        return f"{value.dtype} {format_shape(value.shape)}"
+        return f"{value.dtype} {_shape_text(value.shape)}"
     if isinstance(value, Expr):
         return f"{value.dtype} ()"
     if isinstance(value, Instance):
@@ -34,8 +36,15 @@ def leaf_text(value: object) -> str:
         return f"number {value!r}"
     array = np.asarray(value)
     if (record_type := several(array)) is not None:
-        return f"{record_type} {format_shape(array.shape)}"
-    return f"{array.dtype} {format_shape(array.shape)}"
+        return f"{record_type} {_shape_text(array.shape)}"
+    return f"{array.dtype} {_shape_text(array.shape)}"
+
+
+def _shape_text(shape: Shape) -> str:
+    if len(shape) <= _MOST_EXTENTS:
+        return format_shape(shape)
+    first = format_shape(shape[:2]).removesuffix(")")
+    return f"{first}, ..., {format_shape(shape[-1:])[1:-2]}) of {len(shape)} axes"
 
 
 def rows(flat: Flat, name: str) -> dict[str, str]:

@@ -16,6 +16,16 @@ from tensorad.ir.tensor import Tensor
 X, V = np.linspace(0.2, 1.1, 4), np.linspace(1.0, -1.0, 4)
 
 
+def test_functions_of_python_without_a_rule_are_refused() -> None:
+    sort = ta.foreign(np.sort, lambda x: x)
+    with ta.dual_level():
+        x = ta.make_dual(X, V)
+        with pytest.raises(GradError, match="1 foreign function that derivatives flow through"):
+            ta.unpack_dual(sort(x) * x)
+        _, tangent = ta.unpack_dual(ta.stop_gradient(sort(x)) * x)
+    assert np.allclose(tangent, np.sort(X) * V)
+
+
 def test_trees_with_integers() -> None:
     def f(p: Any) -> Any:
         return {"y": p["w"] * p["b"][0], "n": p["n"] + 1}

@@ -14,7 +14,7 @@ import pytest
 import tensorad as ta
 from tensorad.errors import DefinitionError
 from tensorad.program import trees
-from tensorad.program.sides import first_difference, side_by_side
+from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import flatten, unflatten
 
 Pair = namedtuple("Pair", "left right")
@@ -150,3 +150,10 @@ def test_of_large_trees_the_differences_are_shown() -> None:
         "      c['k39']  number 1.0  -",
         "      and 39 more",
     ]
+
+
+def test_shapes_of_many_axes_are_shortened_in_tables() -> None:
+    many = ta.placeholder((2, *[1] * 498, 3), "float32", name="many")
+    assert leaf_text(many) == "float32 (2, 1, ..., 3) of 500 axes"
+    assert leaf_text(np.ones((1,) * 9)) == "float64 (1, 1, ..., 1) of 9 axes"
+    assert leaf_text(np.ones((2,) * 8)) == "float64 (2, 2, 2, 2, 2, 2, 2, 2)"

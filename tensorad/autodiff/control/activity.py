@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -156,13 +156,21 @@ def _active_in_block(around: Around, n: int, moving: Sequence[bool], rules: Rule
 
 def reached(params: Sequence[Tensor], roots: Sequence[Tensor], rules: Rules) -> Tensors:
     """Those of the params of a block (`Around.params`) that derivatives of its tensors flow to."""
-    inside = within(params, rules)
+    live, _ = live_tensors(roots, within(params, rules))
+    return {p: None for p in params if p in live}
+
+
+def live_tensors(
+    roots: Sequence[Tensor], rules: Rules
+) -> tuple[Tensors, dict[Control, list[Saved]]]:
+    """The tensors that derivatives of some others flow to (those included), and what of it is saved
+    of the inside of operations."""
     live = dict.fromkeys([t for t in roots if t.dtype.is_differentiable])
     kept: dict[Control, list[Saved]] = {}
-    for op in reversed(derivation_order(list(live), inside)):
-        ruled = [ruled_deps(t, inside) or () for t in outputs(op) if t in live]
+    for op in reversed(derivation_order(list(live), rules)):
+        ruled = [ruled_deps(t, rules) or () for t in outputs(op) if t in live]
         live.update(dict.fromkeys([d for deps in ruled for d in deps]))
-        made = [t for t in outputs(op) if t in live and not is_ruled(t, inside)]
+        made = [t for t in outputs(op) if t in live and not is_ruled(t, rules)]
         if isinstance(op, Saved):
             if made:
                 kept.setdefault(op.control, []).append(op)
@@ -170,7 +178,25 @@ def reached(params: Sequence[Tensor], roots: Sequence[Tensor], rules: Rules) -> 
             live.update(dict.fromkeys(_reached_outside(op, made, kept.get(op, ()), rules)))
         else:
             live.update(dict.fromkeys([u for t in made for u in flowing(op, t.index)]))
-    return {p: None for p in params if p in live}
+    return live, kept
+
+
+def live_inside(
+    op: Control, live: Tensors, kept: Mapping[Control, Sequence[Saved]], rules: Rules
+) -> list[list[Tensor]]:
+    """The tensors of each block (of a loop: of the first one) that derivatives come from."""
+    last = [t.index for t in outputs(op) if t in live and not is_ruled(t, rules)]
+    own = kept.get(op, ())
+    if isinstance(op, Loop):
+        body, inner = op.blocks[0], [s.inner for s in own]
+        found = reached_in_loop(Around.of(op, rules), last, inner, rules)
+        return [
+            [*inner, *[r for r, p in zip(body.results, body.params, strict=False) if p in found]]
+        ]
+    return [
+        [*[b.results[k] for k in last], *[s.inner for s in own if s.block == n]]
+        for n, b in enumerate(op.blocks)
+    ]
 
 
 def _reached_outside(

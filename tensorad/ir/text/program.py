@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tensorad.errors import DefinitionError
+from tensorad.errors import DefinitionError, functions_hint
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Size
 from tensorad.ir.hooks import Hook
@@ -165,7 +165,7 @@ class Program:
                 return f
         raise DefinitionError(
             f"the program has no function {name}.",
-            hint=f"its functions are {', '.join([f.name for f in self.functions])}.",
+            hint=functions_hint(f.name for f in self.functions),
         )
 
     def __str__(self) -> str:

@@ -44,7 +44,19 @@ def held_by(name: str, content: Value) -> frames.Held:
     return frames.Held(tuple(flat.leaves), tuple(flat.paths), flat.structure, dtypes)
 
 
-def kept_type(name: str, old: frames.Held, new: frames.Held) -> frames.Held:
+def fitted(name: str, old: frames.Held, new: frames.Held) -> frames.Held:
+    """What is written, numbers in the dtype of what they meet.
+
+    Raises:
+        ShapeError, DTypeError: it, or what a reference in it holds, is of another type.
+    """
+    if old.structure == new.structure:
+        new = _kept_type(name, old, new)
+    _check_references(name, old, new)
+    return new
+
+
+def _kept_type(name: str, old: frames.Held, new: frames.Held) -> frames.Held:
     """What is written, numbers in the dtype of what they meet.
 
     Raises:
@@ -63,3 +75,24 @@ def kept_type(name: str, old: frames.Held, new: frames.Held) -> frames.Held:
             )
         changed[n] = (in_dtype(b, new.paths[n], dtype), dtype)
     return new.with_leaves(changed)
+
+
+def _check_references(name: str, old: frames.Held, new: frames.Held) -> None:
+    """References that are written in the place of others hold what these hold.
+
+    Raises:
+        ShapeError, DTypeError: one holds values of another type.
+    """
+    pairs = [(f"read({name})", old, new)]
+    seen: set[tuple[frames.Cell, frames.Cell]] = set()
+    while pairs:
+        path, before, after = pairs.pop()
+        given = dict(frames.cells_of(after.structure, "", is_value=False))
+        for at, one in frames.cells_of(before.structure, "", is_value=False):
+            other = given.get(at, one)
+            if other is one or (one, other) in seen:
+                continue
+            seen.add((one, other))
+            if one.held.structure == other.held.structure:
+                _kept_type(path + at, one.held, other.held)
+            pairs.append((f"read({path + at})", one.held, other.held))

@@ -51,6 +51,35 @@ def test_those_that_nothing_flows_through_are_not() -> None:
     assert listed(X * fixed) == []
 
 
+def test_those_whose_results_are_stopped_are_not() -> None:
+    a, b, c = [named(n) for n in "abc"]
+    assert listed(X * ta.stop_gradient(a(X))) == []
+    both = ta.function(lambda x: (x * 2.0, b(x)))
+    assert listed(both(X)[0]) == []
+    assert listed(both(X)[0] + both(X)[1]) == ["b"]
+    loop = ta.for_loop(0, 2, lambda t, v: (v[0] * ta.stop_gradient(v[1]), c(v[0])), (X, X))
+    assert listed(loop[0]) == []
+    assert listed(loop[1]) == ["c"]
+    passed = ta.for_loop(0, 2, lambda t, v: (v[0] * v[1], c(v[1])), (X, X))
+    assert listed(passed[0]) == ["c"]
+
+
+def test_what_is_stopped_is_a_number_in_both_modes() -> None:
+    sort = ta.foreign(np.sort, lambda x: x)
+    x, v = np.array([3.0, 1.0, 2.0]), np.array([1.0, -2.0, 0.5])
+
+    def loss(x: Any) -> Any:
+        def step(t: Any, c: Any) -> Any:
+            return c * 0.5 + (x * ta.stop_gradient(sort(x * c))).sum()
+
+        return ta.for_loop(0, 2, step, 2.0) + (x * x * ta.stop_gradient(sort(x))).sum()
+
+    weights = [2.0 * np.sort(x), np.sort(x) * (1.0 + (x * 2.0 * np.sort(x)).sum())]
+    wanted = 0.5 * weights[0] + weights[1] + 2.0 * x * np.sort(x)
+    np.testing.assert_allclose(ta.grad(loss)(x), wanted)
+    np.testing.assert_allclose(ta.jvp(loss, (x,), (v,))[1], wanted @ v)
+
+
 def test_every_derivative_looks() -> None:
     a = named("a")
     y = a(X).sum()

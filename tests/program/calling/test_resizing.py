@@ -126,6 +126,41 @@ def test_work_counts_sizes_of_calls() -> None:
     assert ta.work(f, X, sizes={"f_calls": 10, "x_0": 7}).iterations > 70
 
 
+def _suffixes(x: Any, loop: Any, cond: Any, again: Any) -> Any:
+    """Sums over suffixes of arrays, of calls on some of them."""
+    n = x.shape[0]
+
+    def calls() -> Any:
+        return loop(n, lambda i, c: c + again(x[i + 1 :]) * x[i:].sum()) + x.sum()
+
+    return cond(x.sum() > 1.0, calls, lambda: (x * x).sum())
+
+
+def test_parts_from_a_counter_on() -> None:
+    """Their extents are as large as the counter leaves, in memory of the call."""
+
+    @ta.function
+    def f(x: Any) -> Any:
+        return _suffixes(x, lambda n, body: ta.for_loop(0, n, body, 0.0), ta.cond, f)
+
+    def plain(x: Any) -> Any:
+        def loop(n: int, body: Any) -> Any:
+            c = 0.0
+            for i in range(n):
+                c = body(i, c)
+            return c
+
+        return _suffixes(x, loop, lambda c, yes, no: yes() if c else no(), plain)
+
+    x, v = np.array([1.0, 0.5, 0.25, 0.625]), np.array([1.0, -0.5, 2.0, 0.25])
+    h = 1e-6 * v
+    assert f(x) == pytest.approx(plain(x), rel=1e-14)
+    assert f(x[:0]) == 0.0
+    slope = (plain(x + h) - plain(x - h)) / 2e-6
+    assert ta.grad(f)(x) @ v == pytest.approx(slope, rel=1e-7)
+    assert ta.jvp(f, (x,), (v,))[1] == pytest.approx(slope, rel=1e-7)
+
+
 @pytest.mark.slow
 def test_derivative_of_another_recursion_inside() -> None:
     @ta.function

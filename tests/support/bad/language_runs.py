@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from tensorad import errors
-from tensorad.language import Tagged, parse, partial_eval
+from tensorad.language import Tagged, interpret, parse, partial_eval
 from tests.support.refusals import Refusals
 
 CASES: Final = Refusals()
@@ -205,3 +205,60 @@ def f(x) {
   x * g(x, 12)
 }"""
     return partial_eval(parse(text)["f"], budget=10)(np.float64(2))
+
+
+@refused(
+    errors.ShapeError,
+    "the reference read(w) holds float64[3], but is given float32[].",
+    "  in: line 5: w := b",
+    "  hint: a reference holds values of one type.",
+)
+def reference_to_another_type() -> object:
+    text = """def f(x) {
+  a = ref(x)
+  b = ref(2.0)
+  w = ref(a)
+  w := b
+  read(read(w))
+}"""
+    return parse(text)["f"](np.ones(3))
+
+
+@refused(
+    errors.BindError,
+    "an argument of a program's function is the function sin.",
+    "  hint: pass arrays, numbers, tuples and tagged values: write functions in the program, and "
+    "choose them there by a number.",
+)
+def function_as_argument() -> object:
+    return parse("def f(g, x) { g(x) }")["f"]((np.sin,), np.ones(3))
+
+
+@refused(
+    errors.BindError,
+    "an argument of a program's function is the function cos.",
+    "  hint: pass arrays, numbers, tuples and tagged values: write functions in the program, and "
+    "choose them there by a number.",
+)
+def function_as_argument_of_the_interpreter() -> object:
+    return interpret(parse("def f(g, x) { g(x) }"), "f", np.cos, np.ones(3))
+
+
+@refused(
+    errors.DefinitionError,
+    "interpreted results in a function.",
+    "  in: interpreted[1]",
+    "  hint: call it.",
+)
+def function_as_result_of_the_interpreter() -> object:
+    text = "def interpreted(x) { (x, fn (v) { v * x }) }"
+    return interpret(parse(text), "interpreted", np.ones(3))
+
+
+@refused(
+    errors.DefinitionError,
+    "the program has no function f.",
+    "  hint: it has no functions: its text is empty.",
+)
+def function_of_an_empty_text() -> object:
+    return parse("")["f"]
