@@ -7,17 +7,23 @@ from tensorad.interop.onnx.operators import (
     activations,
     arithmetic,
     attention,
+    bits,
     convolution,
     indexing,
     making,
     normalization,
     padding,
     products,
+    recurrent,
     reductions,
     resize,
+    sampling,
     scattering,
+    sequences,
     shapes,
+    signals,
     transposed,
+    unfolding,
 )
 from tensorad.interop.onnx.operators.folding import Handler
 from tensorad.interop.onnx.operators.refused import REFUSED as REFUSED
@@ -37,5 +43,11 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **resize.HANDLERS,
     **transposed.HANDLERS,
     **attention.HANDLERS,
+    **bits.HANDLERS,
+    **signals.HANDLERS,
+    **sampling.HANDLERS,
+    **recurrent.HANDLERS,
+    **sequences.HANDLERS,
+    **unfolding.HANDLERS,
 }
 """By the operator's name in ONNX's own domain."""
