@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial, reduce
-from math import isfinite, lcm
+from math import ceil, isfinite, lcm
 from typing import Final
 
 import numpy as np
@@ -31,6 +31,8 @@ from tensorad.topi.checks import check_tensor, normalize_axes, normalize_axis
 from tensorad.topi.definition import define
 
 _NAME: Final = "interpolate"
+_MOST_TAPS: Final = 256
+"""Elements that one element of the output is mixed of along an axis."""
 _WHOLE: Final = (Fraction(0), Fraction(1))
 MODES: Final = ("nearest", "linear", "cubic")
 COORDINATES: Final = (
@@ -46,6 +48,7 @@ class _Axis:
 
     Attributes:
         extent, points: elements of the input and of the output.
+        scale: elements of the output for one of the input.
         cropped: elements that lie outside of the input are replaced.
     """
 
@@ -55,6 +58,7 @@ class _Axis:
     slope: int
     start: int
     unit: int
+    scale: Fraction
     cropped: bool
 
     def place(self, i: Expr) -> Expr:
@@ -79,8 +83,9 @@ def interpolate(
     exclude_outside: bool = False,
     roi: object = None,
     extrapolation: float = 0.0,
+    antialias: bool = False,
 ) -> Tensor:
-    """x resampled along axes as ONNX Resize without antialiasing.
+    """x resampled along axes as ONNX Resize.
 
     Output element i of m lies, of n input elements and with s = m/n or the given scale, at
     (i + 1/2)/s - 1/2 for half_pixel; half_pixel_symmetric adds n/2 * (1 - m/(s*n));
@@ -105,6 +110,8 @@ def interpolate(
         exclude_outside: elements beyond the ends have weight 0, the others add up to 1.
         roi: starts of all axes, then their ends, as shares of the input; needed by
             "tf_crop_and_resize".
+        antialias: where an axis gets shorter, "linear" and "cubic" weigh as many more elements,
+            by weights that are so much wider and add up to 1.
     Raises:
         DefinitionError: another word; neither sizes nor scales, or not one for each axis.
         DTypeError: integers are to be interpolated.
@@ -120,7 +127,11 @@ def interpolate(
     if mode == "nearest":
         return _nearest(x, resampled, rounding, filler)
     for axis in resampled:
-        taps = _mixture(axis, x.dtype, a if mode == "cubic" else None, exclude)
+        coefficient = a if mode == "cubic" else None
+        if check_flag(_NAME, "antialias", antialias) and axis.scale < 1:
+            taps = _wide_mixture(axis, x, coefficient, exclude)
+        else:
+            taps = _mixture(axis, x.dtype, coefficient, exclude)
         x = _mixed(x, axis, taps, filler)
     return x
 
@@ -218,6 +229,37 @@ def _mixture(axis: _Axis, dtype: DType, a: float | None, exclude: bool) -> list[
     return list(zip(offsets, weights, strict=True))
 
 
+def _wide_mixture(axis: _Axis, x: Tensor, a: float | None, exclude: bool) -> list[Tap]:
+    """The mixture of an axis that gets shorter: all elements that the stretched weights reach."""
+    support, scale = (1 if a is None else 2), axis.scale
+    reach = ceil(support / scale)
+    if 2 * reach > _MOST_TAPS:
+        raise ShapeError(
+            f"{_NAME}: an element of axis {axis.along} of {x.name} would be mixed of {2 * reach}.",
+            hint=f"with antialias a scale is at least {support}/{_MOST_TAPS // 2}.",
+        )
+
+    def weight(k: int, i: Expr) -> Expr:
+        t = (axis.place(i) % axis.unit).astype(x.dtype) * (1.0 / axis.unit)
+        distance = te.abs(k - t) * float(scale)
+        value = te.maximum(1.0 - distance, 0.0) if a is None else _stretched_cubic(distance, a)
+        if not exclude:
+            return value  # type: ignore[no-any-return]  # an element
+        position = axis.place(i) // axis.unit + k
+        inside = te.all_of(position >= 0, position < dim_expr(axis.extent))
+        return te.select(inside, value, te.const(0, x.dtype))  # type: ignore[no-any-return]
+
+    offsets = range(1 - reach, reach + 1)
+    return list(zip(offsets, _adding_up(axis, [partial(weight, k) for k in offsets]), strict=True))
+
+
+def _stretched_cubic(distance: Expr, a: float) -> Expr:
+    """Keys's cubic of a distance, 0 from 2 on."""
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1.0
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return te.select(distance < 1.0, near, te.select(distance < 2.0, far, distance * 0.0))  # type: ignore[no-any-return]
+
+
 def _cubic(k: int, t: Expr, a: float) -> Expr:
     """The weight of the element k - t away, in [-1, 2] - [0, 1)."""
     distance = t + 1.0 if k < 0 else t if k == 0 else k - t
@@ -301,7 +343,7 @@ def _axis(
         return None
     slope, start = _map(extent, count, scale, coordinates, roi)
     unit = lcm(slope.denominator, start.denominator)
-    return _Axis(along, extent, count, int(slope * unit), int(start * unit), unit, cropped)
+    return _Axis(along, extent, count, int(slope * unit), int(start * unit), unit, scale, cropped)
 
 
 def _map(
