@@ -37,7 +37,6 @@ MODULES: Final = {
 }
 """Operators, and the modules of ONNX that hold their cases."""
 REASONS: Final = {
-    "antialias": "antialiasing is not imported",
     "bfloat16": "it reads bfloat16, of which there is no arithmetic here",
     "float16": "it reads float16, of which there is no arithmetic here",
     "uint16": "it reads uint16, of which there is no arithmetic here",

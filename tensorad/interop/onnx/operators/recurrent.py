@@ -24,22 +24,22 @@ _DEFAULTS: Final = {
     "GRU": ("Sigmoid", "Tanh"),
     "LSTM": ("Sigmoid", "Tanh", "Tanh"),
 }
-_FUNCTIONS: Final[Mapping[str, tuple[Callable[[Any, float, float], Any], float, float]]] = {
-    "relu": (lambda v, a, b: te.maximum(v, 0.0), 0.0, 0.0),
-    "tanh": (lambda v, a, b: te.tanh(v), 0.0, 0.0),
-    "sigmoid": (lambda v, a, b: te.sigmoid(v), 0.0, 0.0),
+_FUNCTIONS: Final[Mapping[str, tuple[Callable[[Any, float, float], Any], float | None, float | None]]] = {
+    "relu": (lambda v, a, b: te.maximum(v, 0.0), None, None),
+    "tanh": (lambda v, a, b: te.tanh(v), None, None),
+    "sigmoid": (lambda v, a, b: te.sigmoid(v), None, None),
     "affine": (lambda v, a, b: v * a + b, 1.0, 0.0),
-    "leakyrelu": (lambda v, a, b: te.select(v >= 0, v, v * a), 0.01, 0.0),
-    "thresholdedrelu": (lambda v, a, b: te.select(v >= a, v, v * 0.0), 1.0, 0.0),
+    "leakyrelu": (lambda v, a, b: te.select(v >= 0, v, v * a), 0.01, None),
+    "thresholdedrelu": (lambda v, a, b: te.select(v >= a, v, v * 0.0), 1.0, None),
     "scaledtanh": (lambda v, a, b: te.tanh(v * b) * a, 1.0, 1.0),
     "hardsigmoid": (lambda v, a, b: te.minimum(te.maximum(v * a + b, 0.0), 1.0), 0.2, 0.5),
-    "elu": (lambda v, a, b: te.select(v >= 0, v, te.expm1(v) * a), 1.0, 0.0),
-    "softsign": (lambda v, a, b: v / (te.abs(v) + 1.0), 0.0, 0.0),
+    "elu": (lambda v, a, b: te.select(v >= 0, v, te.expm1(v) * a), 1.0, None),
+    "softsign": (lambda v, a, b: v / (te.abs(v) + 1.0), None, None),
     "softplus": (
-        lambda v, a, b: te.maximum(v, 0.0) + te.log1p(te.exp(-te.abs(v))), 0.0, 0.0,
+        lambda v, a, b: te.maximum(v, 0.0) + te.log1p(te.exp(-te.abs(v))), None, None,
     ),
 }  # fmt: skip
-"""By name: a function with two coefficients, and these where none are told."""
+"""By name: a function with two coefficients, and these where none are told; None: it takes none."""
 
 
 def _activations(call: Call, directions: int) -> list[list[Activation]]:
@@ -54,8 +54,10 @@ def _activations(call: Call, directions: int) -> list[list[Activation]]:
         if name.lower() not in _FUNCTIONS:
             raise OnnxError(f"there is no activation {name[:40]!r}.")
         function, *own = _FUNCTIONS[name.lower()]
-        chosen = [next(n, c) if c else c for n, c in zip(numbers, own, strict=True)]
-        made.append(partial(function, a=float(chosen[0]), b=float(chosen[1])))
+        chosen = [
+            0.0 if c is None else float(next(n, c)) for n, c in zip(numbers, own, strict=True)
+        ]
+        made.append(partial(function, a=chosen[0], b=chosen[1]))
     return [made[d * len(default) :][: len(default)] for d in range(directions)]
 
 

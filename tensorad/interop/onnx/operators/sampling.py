@@ -99,6 +99,10 @@ class _Axis:
             return te.select(outside, turned, place)  # type: ignore[no-any-return]  # an element
         return place
 
+    def far(self, place: Expr) -> Expr:
+        """A place for cubics, which at a border mix elements that are brought inside."""
+        return place if self.padding == "border" else self.moved(place)
+
     def position(self, p: Expr) -> Expr:
         """A position brought inside by reflection; others stay."""
         if self.padding != "reflection":
@@ -137,7 +141,7 @@ def grid_sample(call: Call) -> Value:
                 nearest = axis.moved(te.round(place))
                 found = [(nearest.astype(INT64), te.const(1, x.dtype))]
             else:
-                found = (_cubic if order == 2 else _between)(axis.moved(place))
+                found = _cubic(axis.far(place)) if order == 2 else _between(axis.moved(place))
             around.append([(axis.position(p), w.astype(x.dtype)) for p, w in found])
         return _mixed(x, (n, c), around, padding == "zeros")
 

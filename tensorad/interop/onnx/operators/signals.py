@@ -12,7 +12,7 @@ from tensorad.errors import OnnxError
 from tensorad.interop.onnx.calls import Call, axis_of
 from tensorad.interop.onnx.operators.folding import Handler
 from tensorad.interop.onnx.values import MAX_FOLDED, Array, Known, Value, dtype_of
-from tensorad.ir.arrays.constants import constant
+from tensorad.ir.dtypes import FLOAT64
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.topi.definition import define
@@ -57,9 +57,11 @@ class _Transform:
         self.x = x
         self.axis = axis
         self.length = length
-        angles = 2 * np.pi / length * np.arange(length)
-        self._cosines = constant(np.cos(angles).astype(str(x.dtype)), x.dtype)
-        self._sines = constant(np.sin(angles).astype(str(x.dtype)), x.dtype)
+        turn = 2 * np.pi / length
+        self._cosines, self._sines = (
+            define((length,), lambda j, f=f: f(j.astype(FLOAT64) * turn).astype(x.dtype), "table")
+            for f in (te.cos, te.sin)
+        )
 
     def of(self, inverse: bool, onesided: bool) -> Tensor:
         """Both parts, or the real one alone of what was one-sided."""
