@@ -244,7 +244,7 @@ def _wide_mixture(axis: _Axis, x: Tensor, a: float | None, exclude: bool) -> lis
         distance = te.abs(k - t) * float(scale)
         value = te.maximum(1.0 - distance, 0.0) if a is None else _stretched_cubic(distance, a)
         if not exclude:
-            return value  # type: ignore[no-any-return]  # an element
+            return value
         position = axis.place(i) // axis.unit + k
         inside = te.all_of(position >= 0, position < dim_expr(axis.extent))
         return te.select(inside, value, te.const(0, x.dtype))  # type: ignore[no-any-return]

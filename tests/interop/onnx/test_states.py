@@ -1,4 +1,4 @@
-"""Layers with a state, samples of images and other formulas: onnxruntime's values, and gradients."""
+"""Layers with a state, samples of images and more: onnxruntime's values, and gradients."""
 
 from __future__ import annotations
 

@@ -7,14 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad import te
+from tensorad import te, topi
 from tensorad.errors import OnnxError
 from tensorad.interop.onnx.calls import Call
 from tensorad.interop.onnx.operators.folding import Handler, Undecided, folded
 from tensorad.interop.onnx.values import Value, dtype_of
-from tensorad.ir.arrays.elementwise import broadcast_read, broadcast_shapes
+from tensorad.ir.arrays.elementwise import broadcast_shapes
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import Expr
+from tensorad.ir.tensor import Tensor
 from tensorad.topi.definition import define
 
 _ON_ARRAYS: Final = {
@@ -48,17 +49,23 @@ def _both(a: Expr, b: Expr, dtype: DType) -> Expr:
     return found
 
 
+def _together(call: Call) -> list[Tensor]:
+    """Both inputs in the shape that they broadcast to."""
+    shape = broadcast_shapes(call.node.operator, call.shape(0), call.shape(1))
+    return [topi.broadcast_to(call.tensor(n), shape) for n in range(2)]
+
+
 def bitwise(call: Call) -> Value:
     """Bits of two integers combined, by those that they have in common."""
     operator = call.node.operator
     known = folded(call, _of_numbers(_ON_ARRAYS[operator]))
     if known is not None:
         return known
-    a, b, dtype = call.tensor(0), call.tensor(1), call.dtype(0)
-    shape = broadcast_shapes(operator, a.shape, b.shape)
+    a, b = _together(call)
+    dtype = a.dtype
 
     def body(*i: Expr) -> Expr:
-        left, right = (broadcast_read(t, i).astype(INT64) for t in (a, b))
+        left, right = (t[i].astype(INT64) for t in (a, b))
         both = _both(left, right, dtype)
         if operator == "BitwiseOr":
             both = left + right - both
@@ -66,7 +73,7 @@ def bitwise(call: Call) -> Value:
             both = left + right - 2 * both
         return both.astype(dtype)
 
-    return define(shape, body, "bitwise")
+    return define(a.shape, body, "bitwise")
 
 
 def bitwise_not(call: Call) -> Value:
@@ -82,12 +89,11 @@ def bitwise_not(call: Call) -> Value:
 def bit_shift(call: Call) -> Value:
     """Bits moved to the left, or to the right with copies of the sign."""
     left = call.word("direction", "", ("LEFT", "RIGHT")) == "LEFT"
-    x, by = call.tensor(0), call.tensor(1)
-    shape = broadcast_shapes("BitShift", x.shape, by.shape)
+    x, by = _together(call)
     width = x.dtype.bits
 
     def body(*i: Expr) -> Expr:
-        start, places = (broadcast_read(t, i).astype(INT64) for t in (x, by))
+        start, places = (t[i].astype(INT64) for t in (x, by))
         value, far = start, te.const(0, INT64)
         for n in range((width - 1).bit_length()):
             power = 2 ** (2**n)
@@ -96,9 +102,10 @@ def bit_shift(call: Call) -> Value:
         if not left:
             far = te.select(start < 0, te.const(-1, INT64), far)
         inside = te.all_of(places >= 0, places < width)
-        return te.select(inside, value, far).astype(x.dtype)
+        chosen: Expr = te.select(inside, value, far)
+        return chosen.astype(x.dtype)
 
-    return define(shape, body, "bit_shift")
+    return define(x.shape, body, "bit_shift")
 
 
 def bit_cast(call: Call) -> Value:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from tensorad import te, topi
@@ -12,19 +11,21 @@ from tensorad.interop.onnx.calls import Call
 from tensorad.interop.onnx.operators.folding import Handler
 from tensorad.interop.onnx.values import Value
 from tensorad.ir.arrays.elementwise import same_dim
+from tensorad.ir.dtypes import INT64
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.loops import scan
 from tensorad.topi.definition import define
 
 Activation = Callable[[Expr], Expr]
+_Function = Callable[[Any, float, float], Any]
 _GATES: Final = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _DEFAULTS: Final = {
     "RNN": ("Tanh",),
     "GRU": ("Sigmoid", "Tanh"),
     "LSTM": ("Sigmoid", "Tanh", "Tanh"),
 }
-_FUNCTIONS: Final[Mapping[str, tuple[Callable[[Any, float, float], Any], float | None, float | None]]] = {
+_FUNCTIONS: Final[Mapping[str, tuple[_Function, float | None, float | None]]] = {
     "relu": (lambda v, a, b: te.maximum(v, 0.0), None, None),
     "tanh": (lambda v, a, b: te.tanh(v), None, None),
     "sigmoid": (lambda v, a, b: te.sigmoid(v), None, None),
@@ -57,7 +58,7 @@ def _activations(call: Call, directions: int) -> list[list[Activation]]:
         chosen = [
             0.0 if c is None else float(next(n, c)) for n, c in zip(numbers, own, strict=True)
         ]
-        made.append(partial(function, a=chosen[0], b=chosen[1]))
+        made.append(lambda v, f=function, a=chosen[0], b=chosen[1]: f(v, a, b))  # type: ignore[misc]
     return [made[d * len(default) :][: len(default)] for d in range(directions)]
 
 
@@ -132,7 +133,7 @@ class _Layer:
         if added is not None:
             inputs = topi.add(inputs, added)
         lengths = self.lengths
-        times = None if lengths is None else topi.arange(0, self.x.shape[0], 1, "int64")
+        times = define((self.x.shape[0],), lambda t: t.astype(INT64), "time")
 
         def once(state: tuple[Tensor, ...], x: tuple[Tensor, ...]) -> tuple[Any, Tensor]:
             new = step(x[0], *state)
@@ -142,7 +143,7 @@ class _Layer:
             kept = tuple(topi.where(runs, a, b) for a, b in zip(new, state, strict=True))
             return kept, topi.where(runs, new[0], topi.full(new[0].shape, 0.0, new[0].dtype))
 
-        xs = (inputs,) if times is None else (inputs, times)
+        xs = (inputs,) if lengths is None else (inputs, times)
         last, outputs = scan(once, tuple(states), xs, reverse=self.reverse[direction])
         return outputs, list(last)
 

@@ -51,7 +51,7 @@ def tensor_scatter(call: Call) -> Value:
         if d != axis
     )  # fmt: skip
     extents = (cache.shape[axis], update.shape[axis]) if fits else (0, 1)
-    if all(isinstance(n, int) for n in extents) and extents[0] < extents[1]:  # type: ignore[operator]  # integers
+    if all(isinstance(n, int) for n in extents) and extents[0] < extents[1]:
         fits = False
     if not fits:
         raise OnnxError(

@@ -66,7 +66,7 @@ class _Transform:
     def of(self, inverse: bool, onesided: bool) -> Tensor:
         """Both parts, or the real one alone of what was one-sided."""
         half = self.length // 2 + 1
-        complex_input = self.x.shape[-1] == 2
+        complex_input = bool(self.x.shape[-1] == 2)
         if inverse and onesided:
             again = self._sum(self.length, half, (1, -1), (0, 1), complex_input, mirrored=True)
             return topi.expand_dims(again, -1)

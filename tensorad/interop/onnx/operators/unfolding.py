@@ -145,7 +145,8 @@ def _eliminated(x: Tensor, found: Tensor, n: int) -> tuple[Tensor, Tensor]:
         own: Expr = te.select(row == p, 0, row)  # the first row takes the pivot's place
         head = x[(*i, p, 0)]
         share = te.select(head == 0.0, te.const(0, x.dtype), x[(*i, own, 0)] / head)
-        return x[(*i, own, column)] - share * x[(*i, p, column)]
+        value: Expr = x[(*i, own, column)] - share * x[(*i, p, column)]
+        return value
 
     return define(batch, times, "determinant"), define((*batch, n - 1, n - 1), rest, "eliminated")
 
