@@ -14,7 +14,6 @@ import numpy as np
 from tensorad import te
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
-from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
 from tensorad.topi.arguments import (
@@ -110,8 +109,7 @@ def interpolate(
         exclude_outside: elements beyond the ends have weight 0, the others add up to 1.
         roi: starts of all axes, then their ends, as shares of the input; needed by
             "tf_crop_and_resize".
-        antialias: where an axis gets shorter, "linear" and "cubic" weigh as many more elements,
-            by weights that are so much wider and add up to 1.
+        antialias: where an axis gets shorter, weights are as much wider and add up to 1.
     Raises:
         DefinitionError: another word; neither sizes nor scales, or not one for each axis.
         DTypeError: integers are to be interpolated.
@@ -122,16 +120,14 @@ def interpolate(
     _check_words(x, mode, coordinates, rounding)
     a = check_number(_NAME, "cubic_coefficient", cubic_coefficient)
     exclude = check_flag(_NAME, "exclude_outside", exclude_outside)
+    smooth = check_flag(_NAME, "antialias", antialias)
     filler = te.const(check_number(_NAME, "extrapolation", extrapolation), x.dtype)
     resampled = _axes(x, sizes, scales, axes, coordinates, roi)
     if mode == "nearest":
         return _nearest(x, resampled, rounding, filler)
     for axis in resampled:
-        coefficient = a if mode == "cubic" else None
-        if check_flag(_NAME, "antialias", antialias) and axis.scale < 1:
-            taps = _wide_mixture(axis, x, coefficient, exclude)
-        else:
-            taps = _mixture(axis, x.dtype, coefficient, exclude)
+        mixture = _wide_mixture if smooth and axis.scale < 1 else _mixture
+        taps = mixture(axis, x, a if mode == "cubic" else None, exclude)
         x = _mixed(x, axis, taps, filler)
     return x
 
@@ -208,9 +204,9 @@ def _sum(terms: Sequence[Expr]) -> Expr:
     return reduce(lambda a, b: a + b, terms)
 
 
-def _mixture(axis: _Axis, dtype: DType, a: float | None, exclude: bool) -> list[Tap]:
+def _mixture(axis: _Axis, x: Tensor, a: float | None, exclude: bool) -> list[Tap]:
     """Two elements around a place, or four for cubics of coefficient a, with their weights."""
-    offsets = range(2) if a is None else range(-1, 3)
+    offsets, dtype = (range(2) if a is None else range(-1, 3)), x.dtype
 
     def weight(k: int, i: Expr) -> Expr:
         t = (axis.place(i) % axis.unit).astype(dtype) * (1.0 / axis.unit)

@@ -18,11 +18,8 @@ from tensorad.interop.onnx.operators import (
     reductions,
     resize,
     sampling,
-    scattering,
-    sequences,
     shapes,
     signals,
-    transposed,
     unfolding,
 )
 from tensorad.interop.onnx.operators.folding import Handler
@@ -39,15 +36,12 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **normalization.HANDLERS,
     **indexing.HANDLERS,
     **padding.HANDLERS,
-    **scattering.HANDLERS,
     **resize.HANDLERS,
-    **transposed.HANDLERS,
     **attention.HANDLERS,
     **bits.HANDLERS,
     **signals.HANDLERS,
     **sampling.HANDLERS,
     **recurrent.HANDLERS,
-    **sequences.HANDLERS,
     **unfolding.HANDLERS,
 }
 """By the operator's name in ONNX's own domain."""
