@@ -89,7 +89,8 @@ def _outside(proto: Any, what: str, folder: str | None, wanted: int) -> bytes:
     start = _number(told, "offset", what) or 0
     root, parts = _inside(folder, place, what)
     try:
-        with open(_opened(root, parts), "rb") as file:
+        path = os.path.join(root, *parts)
+        with open(path, "rb", opener=lambda *_: _opened(root, parts)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise OnnxError(f"{what} lies in {shown(place)}, which is no file.")
