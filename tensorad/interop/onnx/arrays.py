@@ -88,8 +88,8 @@ def _outside(proto: Any, what: str, folder: str | None, wanted: int) -> bytes:
         )
     start = _number(told, "offset", what) or 0
     root, parts = _inside(folder, place, what)
+    path = os.path.normpath(os.path.join(root, *parts))
     try:
-        path = os.path.join(root, *parts)
         with open(path, "rb", opener=lambda *_: _opened(root, parts)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -109,6 +109,8 @@ def _outside(proto: Any, what: str, folder: str | None, wanted: int) -> bytes:
     except (OSError, ValueError) as error:
         if isinstance(error, OnnxError):
             raise
+        if isinstance(error, OSError):
+            error.filename = path  # it was opened by the last part of it
         raise OnnxError(f"{what} cannot be read: {error}.") from error
     except MemoryError as error:
         raise OnnxError(f"there is no memory for {what}.") from error
