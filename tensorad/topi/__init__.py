@@ -159,6 +159,8 @@ from tensorad.topi.reduction import prod as prod
 from tensorad.topi.reduction import sum as sum
 from tensorad.topi.reduction import variance as variance
 from tensorad.topi.resampling import interpolate as interpolate
+from tensorad.topi.sorting import argsort as argsort
+from tensorad.topi.sorting import top_k as top_k
 from tensorad.topi.transform import concatenate as concatenate
 from tensorad.topi.transform import expand_dims as expand_dims
 from tensorad.topi.transform import flatten as flatten

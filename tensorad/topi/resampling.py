@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial, reduce
-from math import isfinite, lcm
+from math import ceil, isfinite, lcm
 from typing import Final
 
 import numpy as np
@@ -14,7 +14,6 @@ import numpy as np
 from tensorad import te
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
-from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Dim, Tensor, dim_expr, dim_of, format_shape
 from tensorad.topi.arguments import (
@@ -31,6 +30,8 @@ from tensorad.topi.checks import check_tensor, normalize_axes, normalize_axis
 from tensorad.topi.definition import define
 
 _NAME: Final = "interpolate"
+_MOST_TAPS: Final = 256
+"""Elements that one element of the output is mixed of along an axis."""
 _WHOLE: Final = (Fraction(0), Fraction(1))
 MODES: Final = ("nearest", "linear", "cubic")
 COORDINATES: Final = (
@@ -46,6 +47,7 @@ class _Axis:
 
     Attributes:
         extent, points: elements of the input and of the output.
+        scale: elements of the output for one of the input.
         cropped: elements that lie outside of the input are replaced.
     """
 
@@ -55,6 +57,7 @@ class _Axis:
     slope: int
     start: int
     unit: int
+    scale: Fraction
     cropped: bool
 
     def place(self, i: Expr) -> Expr:
@@ -79,8 +82,9 @@ def interpolate(
     exclude_outside: bool = False,
     roi: object = None,
     extrapolation: float = 0.0,
+    antialias: bool = False,
 ) -> Tensor:
-    """x resampled along axes as ONNX Resize without antialiasing.
+    """x resampled along axes as ONNX Resize.
 
     Output element i of m lies, of n input elements and with s = m/n or the given scale, at
     (i + 1/2)/s - 1/2 for half_pixel; half_pixel_symmetric adds n/2 * (1 - m/(s*n));
@@ -105,6 +109,7 @@ def interpolate(
         exclude_outside: elements beyond the ends have weight 0, the others add up to 1.
         roi: starts of all axes, then their ends, as shares of the input; needed by
             "tf_crop_and_resize".
+        antialias: where an axis gets shorter, weights are as much wider and add up to 1.
     Raises:
         DefinitionError: another word; neither sizes nor scales, or not one for each axis.
         DTypeError: integers are to be interpolated.
@@ -115,12 +120,14 @@ def interpolate(
     _check_words(x, mode, coordinates, rounding)
     a = check_number(_NAME, "cubic_coefficient", cubic_coefficient)
     exclude = check_flag(_NAME, "exclude_outside", exclude_outside)
+    smooth = check_flag(_NAME, "antialias", antialias)
     filler = te.const(check_number(_NAME, "extrapolation", extrapolation), x.dtype)
     resampled = _axes(x, sizes, scales, axes, coordinates, roi)
     if mode == "nearest":
         return _nearest(x, resampled, rounding, filler)
     for axis in resampled:
-        taps = _mixture(axis, x.dtype, a if mode == "cubic" else None, exclude)
+        mixture = _wide_mixture if smooth and axis.scale < 1 else _mixture
+        taps = mixture(axis, x, a if mode == "cubic" else None, exclude)
         x = _mixed(x, axis, taps, filler)
     return x
 
@@ -197,9 +204,9 @@ def _sum(terms: Sequence[Expr]) -> Expr:
     return reduce(lambda a, b: a + b, terms)
 
 
-def _mixture(axis: _Axis, dtype: DType, a: float | None, exclude: bool) -> list[Tap]:
+def _mixture(axis: _Axis, x: Tensor, a: float | None, exclude: bool) -> list[Tap]:
     """Two elements around a place, or four for cubics of coefficient a, with their weights."""
-    offsets = range(2) if a is None else range(-1, 3)
+    offsets, dtype = (range(2) if a is None else range(-1, 3)), x.dtype
 
     def weight(k: int, i: Expr) -> Expr:
         t = (axis.place(i) % axis.unit).astype(dtype) * (1.0 / axis.unit)
@@ -216,6 +223,37 @@ def _mixture(axis: _Axis, dtype: DType, a: float | None, exclude: bool) -> list[
     elif a is not None:
         weights = [_stored(axis, w) for w in weights]
     return list(zip(offsets, weights, strict=True))
+
+
+def _wide_mixture(axis: _Axis, x: Tensor, a: float | None, exclude: bool) -> list[Tap]:
+    """The mixture of an axis that gets shorter: all elements that the stretched weights reach."""
+    support, scale = (1 if a is None else 2), axis.scale
+    reach = ceil(support / scale)
+    if 2 * reach > _MOST_TAPS:
+        raise ShapeError(
+            f"{_NAME}: an element of axis {axis.along} of {x.name} would be mixed of {2 * reach}.",
+            hint=f"with antialias a scale is at least {support}/{_MOST_TAPS // 2}.",
+        )
+
+    def weight(k: int, i: Expr) -> Expr:
+        t = (axis.place(i) % axis.unit).astype(x.dtype) * (1.0 / axis.unit)
+        distance = te.abs(k - t) * float(scale)
+        value = te.maximum(1.0 - distance, 0.0) if a is None else _stretched_cubic(distance, a)
+        if not exclude:
+            return value
+        position = axis.place(i) // axis.unit + k
+        inside = te.all_of(position >= 0, position < dim_expr(axis.extent))
+        return te.select(inside, value, te.const(0, x.dtype))  # type: ignore[no-any-return]
+
+    offsets = range(1 - reach, reach + 1)
+    return list(zip(offsets, _adding_up(axis, [partial(weight, k) for k in offsets]), strict=True))
+
+
+def _stretched_cubic(distance: Expr, a: float) -> Expr:
+    """Keys's cubic of a distance, 0 from 2 on."""
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1.0
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return te.select(distance < 1.0, near, te.select(distance < 2.0, far, distance * 0.0))  # type: ignore[no-any-return]
 
 
 def _cubic(k: int, t: Expr, a: float) -> Expr:
@@ -301,7 +339,7 @@ def _axis(
         return None
     slope, start = _map(extent, count, scale, coordinates, roi)
     unit = lcm(slope.denominator, start.denominator)
-    return _Axis(along, extent, count, int(slope * unit), int(start * unit), unit, cropped)
+    return _Axis(along, extent, count, int(slope * unit), int(start * unit), unit, scale, cropped)
 
 
 def _map(

@@ -75,7 +75,7 @@ BELOW = {
     "implicit": {"errors", "ir", "simplify", "autodiff", "te", "topi", "program"},
     "levels": {"errors", "process", "ir", "autodiff", "building", "program"},
     "batching": {"errors", "process", "ir", "autodiff", "program"},
-    "interop": {*_COMPILED, "te", "topi", "building", "batching"},
+    "interop": {*_COMPILED, "te", "topi", "building", "batching", "program"},
     "sparse": {*_COMPILED, "config", "building"},
 }
 """What each part may import beside itself. Parts above building may import everything."""

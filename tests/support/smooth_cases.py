@@ -362,6 +362,7 @@ LINEAR: Final[dict[str, Callable[[Tensor], Any]]] = {
     "sum": topi.sum,
     "take": lambda x: topi.take(x, ROWS, 1),
     "tile": lambda x: topi.tile(x, 2),
+    "top_k": lambda x: topi.top_k(x, 2, 1)[0],
     "transpose": topi.transpose,
     "tril": lambda x: topi.tril(x, 1),
     "trilu": lambda x: topi.trilu(x, 1),
@@ -371,7 +372,7 @@ LINEAR: Final[dict[str, Callable[[Tensor], Any]]] = {
 """Operators that move, copy and add up elements: of a tensor of shape (1, 4, 2, 2)."""
 
 WITHOUT: Final = {
-    "integers": ("argmax", "argmin", "floor_divide", "mod"),
+    "integers": ("argmax", "argmin", "argsort", "floor_divide", "mod"),
     "truth values": (
         "equal", "greater", "greater_equal", "isfinite", "isnan", "less", "less_equal",
         "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",

@@ -81,10 +81,13 @@ CALLS: Final[dict[str, dict[str, Any]]] = {
         "x": X, "sizes": (3, 2), "scales": (0.75, 0.5), "axes": (0, 1), "mode": "cubic",
         "coordinates": "tf_crop_and_resize", "rounding": "floor", "cubic_coefficient": -0.5,
         "exclude_outside": True, "roi": (0.0, 0.1, 1.0, 1.2), "extrapolation": 1.0,
+        "antialias": True,
     },
     "gather": {"x": X, "indices": M, "axis": 1},
     "gather_nd": {"x": X, "indices": _t(4, 1, dtype="int64"), "axis": 1, "batch_dims": 1},
     "embedding": {"indices": N, "weight": X},
+    "argsort": {"x": X, "axis": 1, "descending": True},
+    "top_k": {"x": X, "k": 2, "axis": 1, "largest": False},
     "one_hot": {"indices": N, "depth": 5, "dtype": "float32"},
     "scatter_add": {"x": X, "indices": M, "updates": Y, "axis": 1},
     "scatter_elements": {

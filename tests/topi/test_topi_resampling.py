@@ -258,3 +258,22 @@ def corners_of_a_symbolic_axis() -> None:
 @pytest.mark.parametrize("case", CASES, ids=[c.attempt.__name__ for c in CASES])
 def test_the_whole_text(case: Case) -> None:
     check(case)
+
+
+def test_shorter_axes_are_mixed_of_all_elements() -> None:
+    x = te.placeholder((12,), "float64", name="X")
+    xs = np.random.default_rng(3).standard_normal(12)
+    places = (np.arange(4)[:, None] + 0.5) * 3 - 0.5
+    around = np.arange(-3, 15)
+    weights = np.maximum(1 - np.abs(around - places) / 3, 0)
+    weights /= weights.sum(1, keepdims=True)
+    expected = weights @ xs[np.clip(around, 0, 11)]
+    made = topi.interpolate(x, 4, mode="linear", antialias=True)
+    np.testing.assert_allclose(interpret(made, {x: xs}), expected, rtol=1e-12)
+    gradcheck(made, [x], arrays={x: xs})
+
+
+def test_mixtures_of_too_many_elements() -> None:
+    x = te.placeholder((1000,), name="X")
+    with pytest.raises(ShapeError, match="an element of axis 0 of X would be mixed of 2000"):
+        topi.interpolate(x, 1, mode="linear", antialias=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
@@ -87,9 +87,10 @@ def _outside(proto: Any, what: str, folder: str | None, wanted: int) -> bytes:
             hint="tell the folder of such files: load(path, external_data=folder).",
         )
     start = _number(told, "offset", what) or 0
-    path = _inside(folder, place, what)
+    root, parts = _inside(folder, place, what)
+    path = os.path.normpath(os.path.join(root, *parts))
     try:
-        with open(path, "rb", opener=_opened) as file:
+        with open(path, "rb", opener=lambda *_: _opened(root, parts)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise OnnxError(f"{what} lies in {shown(place)}, which is no file.")
@@ -108,14 +109,28 @@ def _outside(proto: Any, what: str, folder: str | None, wanted: int) -> bytes:
     except (OSError, ValueError) as error:
         if isinstance(error, OnnxError):
             raise
+        if isinstance(error, OSError):
+            error.filename = path  # it was opened by the last part of it
         raise OnnxError(f"{what} cannot be read: {error}.") from error
     except MemoryError as error:
         raise OnnxError(f"there is no memory for {what}.") from error
 
 
-def _opened(path: str, flags: int) -> int:
-    """A file opened that is no link by now; without waiting, should it be a pipe."""
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+def _opened(root: str, parts: Sequence[str]) -> int:
+    """A file in a folder, by a path of which no part is a link by now.
+
+    Each part is opened in the folder before it, so that no folder can be exchanged meanwhile;
+    without waiting, should the file be a pipe.
+    """
+    at = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+    finally:
+        os.close(at)
 
 
 def _number(told: Mapping[str, str], key: str, what: str) -> int | None:
@@ -128,8 +143,8 @@ def _number(told: Mapping[str, str], key: str, what: str) -> int | None:
     return int(text)
 
 
-def _inside(folder: str, place: str, what: str) -> str:
-    """The path of a file in the folder; neither it nor what it goes through is a link."""
+def _inside(folder: str, place: str, what: str) -> tuple[str, list[str]]:
+    """The folder, and the parts of a path in it; none of them is a link."""
     wrong = not place or os.path.isabs(place) or "\0" in place or "\\" in place
     if wrong or ".." in place.split("/"):
         raise OnnxError(
@@ -143,4 +158,4 @@ def _inside(folder: str, place: str, what: str) -> str:
             f"{what} lies in the file {shown(place)}, which is a link, or behind one.",
             hint="put the file itself into the folder.",
         )
-    return path
+    return root, os.path.normpath(place).split(os.sep)

@@ -73,7 +73,8 @@ class Schemas:
         if node.domain or version >= OLDEST:
             return False
         later = defs.get_schema(node.operator, OLDEST, "")
-        return later.since_version != own.since and not _is_wider(later, own.schema)
+        is_wider = not later.deprecated and _is_wider(later, own.schema)
+        return later.since_version != own.since and not is_wider
 
 
 def _is_wider(later: Any, schema: Any) -> bool:

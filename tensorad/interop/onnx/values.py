@@ -27,6 +27,7 @@ from tensorad.ir.dtypes import (
 from tensorad.ir.expr import Call, Const, Expr, Size
 from tensorad.ir.tensor import Dim, Shape, Tensor, dim_expr, dim_of
 from tensorad.ir.visit import postorder
+from tensorad.topi.arguments import shown
 
 Array = np.ndarray[Any, Any]
 MAX_ELEMENTS: Final = 2**40
@@ -72,6 +73,7 @@ class Known:
         made = objects([array]).reshape(()) if isinstance(array, Expr) else np.asarray(array)
         if made.dtype == object:
             listed = [dim_of(n) if isinstance(n, Expr) else int(n) for n in made.ravel().tolist()]
+            _check_whole(listed, dtype or INT64)
             if all(isinstance(n, int) for n in listed):
                 made = np.array(listed, np.int64).reshape(made.shape)
             else:
@@ -121,6 +123,20 @@ class Parameter:
 
 
 Value = Tensor | Known | Parameter
+
+
+def _check_whole(numbers: Iterable[Dim], dtype: DType) -> None:
+    """A dtype of integers holds numbers that were computed without limits.
+
+    Raises:
+        OnnxError: it does not hold one.
+    """
+    for n in numbers:
+        if isinstance(n, int) and dtype.is_integer and not dtype.lowest <= n <= dtype.highest:
+            raise OnnxError(
+                f"{shown(n)}, computed from extents, is no number of {dtype}.",
+                hint="the extents of the model are too large, or the file is damaged.",
+            )
 
 
 def objects(dims: Sequence[Dim]) -> Array:

@@ -35,7 +35,7 @@ _NUMBERS: Final = (0, 1, -1, 2, 3, 7, 64, 255, -5, 2**31 - 1, 2**31, -(2**31), 2
 def seeds() -> list[bytes]:
     """Files that are mutated: the networks, and small graphs of many operators."""
     models = [make().model for make in NETWORKS.values()]
-    models += [_shapes(), _folds(), _windows(), _branches()]
+    models += [_shapes(), _folds(), _windows(), _branches(), _states(), _samples()]
     return [m.SerializeToString() for m in models]
 
 
@@ -95,6 +95,40 @@ def _branches() -> Any:
     condition = g.op("Greater", g.op("Size", x), g.const(np.array(2)))
     made = g.op("If", condition, then_branch=arms[0], else_branch=arms[1])
     g.output(g.op("Clip", made, g.const(np.float32(-1)), g.const(np.float32(1))))
+    return g.model()
+
+
+def _states() -> Any:
+    g = Graph(20)
+    x = g.input("x", ("n", 2, 3))
+    told = {"hidden_size": 4, "direction": "bidirectional"}
+    weights = [g.weight(2, 16, 3), g.weight(2, 16, 4), g.weight(2, 32)]
+    y, state, _ = g.op("LSTM", x, *weights, outputs=3, clip=3.0, **told)
+    weights = [g.weight(1, 12, 4), g.weight(1, 12, 4)]
+    lengths = g.const(np.array([2, 2], np.int32))
+    _, other = g.op("GRU", state, *weights, "", lengths, outputs=2, hidden_size=4,
+                    activations=["HardSigmoid", "Elu"], activation_alpha=[0.3, 0.5])  # fmt: skip
+    values, _ = g.op("TopK", other, g.const(np.array([2])), outputs=2, axis=2)
+    moved = g.op("ReverseSequence", values, g.const(np.array([1, 1])), time_axis=0, batch_axis=1)
+    g.output(g.op("Add", moved, g.op("ReduceMax", y, keepdims=0)))
+    return g.model()
+
+
+def _samples() -> Any:
+    g = Graph(20)
+    x = g.input("x", (1, 2, 6, 6))
+    y, places = g.op("MaxPool", x, outputs=2, kernel_shape=[2, 2], strides=[2, 2])
+    y = g.op("MaxUnpool", y, places, kernel_shape=[2, 2], strides=[2, 2])
+    y = g.op("GridSample", y, g.weight(1, 4, 5, 2), mode="cubic", padding_mode="reflection")
+    y = g.op("DeformConv", y, g.weight(2, 2, 2, 2), g.weight(1, 8, 3, 4))
+    y = g.op("RoiAlign", y, g.weight(2, 4), g.const(np.array([0, 0])), sampling_ratio=2,
+             output_height=2, output_width=2)  # fmt: skip
+    y = g.op("DFT", g.op("Unsqueeze", y, g.const(np.array([4]))), "", g.const(np.array(2)))
+    y = g.op("Det", g.op("LpPool", g.op("ReduceSum", y, g.const(np.array([4])), keepdims=0),
+                         kernel_shape=[1, 1], p=3))  # fmt: skip
+    bits = g.op("BitwiseXor", g.op("Cast", y, to=6), g.const(np.array(5, np.int32)))
+    g.output(g.op("BitShift", g.op("Cast", bits, to=2), g.const(np.array(1, np.uint8)),
+                  direction="LEFT"), "uint8")  # fmt: skip
     return g.model()
 
 

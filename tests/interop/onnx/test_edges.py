@@ -188,12 +188,12 @@ def test_a_mean_over_an_enormous_window() -> None:
     assert load(model).outputs
 
 
-def external(folder: Path, shape: tuple[int, ...]) -> Any:
+def external(folder: Path, shape: tuple[int, ...], place: str = "data") -> Any:
     g = Graph()
     g.output(g.op("Relu", "w"))
     model = g.model()
     proto = model.graph.initializer.add(name="w", data_type=1, dims=shape, data_location=1)
-    proto.external_data.add(key="location", value="data")
+    proto.external_data.add(key="location", value=place)
     return load(model, external_data=folder)
 
 

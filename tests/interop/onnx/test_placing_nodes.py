@@ -37,7 +37,6 @@ MODULES: Final = {
 }
 """Operators, and the modules of ONNX that hold their cases."""
 REASONS: Final = {
-    "antialias": "antialiasing is not imported",
     "bfloat16": "it reads bfloat16, of which there is no arithmetic here",
     "float16": "it reads float16, of which there is no arithmetic here",
     "uint16": "it reads uint16, of which there is no arithmetic here",
@@ -116,9 +115,6 @@ NOTHING: Final = np.zeros(0, np.float32)
 
 def test_what_is_refused() -> None:
     twice, sizes = np.full(3, 2, np.float32), np.array([1, 2, 8])
-    assert refused("Resize", NOTHING, twice, antialias=1, mode="linear") == (
-        "antialiasing is not imported."
-    )
     assert refused("Resize", NOTHING, twice, sizes) == (
         "it needs either scales or sizes, one for each of 3 axes."
     )

@@ -7,17 +7,20 @@ from tensorad.interop.onnx.operators import (
     activations,
     arithmetic,
     attention,
+    bits,
     convolution,
     indexing,
     making,
     normalization,
     padding,
     products,
+    recurrent,
     reductions,
     resize,
-    scattering,
+    sampling,
     shapes,
-    transposed,
+    signals,
+    unfolding,
 )
 from tensorad.interop.onnx.operators.folding import Handler
 from tensorad.interop.onnx.operators.refused import REFUSED as REFUSED
@@ -33,9 +36,12 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **normalization.HANDLERS,
     **indexing.HANDLERS,
     **padding.HANDLERS,
-    **scattering.HANDLERS,
     **resize.HANDLERS,
-    **transposed.HANDLERS,
     **attention.HANDLERS,
+    **bits.HANDLERS,
+    **signals.HANDLERS,
+    **sampling.HANDLERS,
+    **recurrent.HANDLERS,
+    **unfolding.HANDLERS,
 }
 """By the operator's name in ONNX's own domain."""

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tensorad import te, topi
+from tensorad.errors import OnnxError
 from tensorad.interop.onnx.calls import Call, axis_of
 from tensorad.interop.onnx.operators.folding import Handler
 from tensorad.interop.onnx.values import Value
+from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.expr import Expr
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.topi.definition import define
 
 
@@ -82,6 +84,15 @@ def swish(call: Call) -> Value:
     return pointwise("swish", call.tensor(0), lambda v: v * te.sigmoid(v * alpha))
 
 
+def swiglu(call: Call) -> Value:
+    """a * sigmoid(alpha * a) * b."""
+    a, b = call.tensor(0), call.tensor(1)
+    alpha = call.number("alpha", 1.0)
+    if len(a.shape) != len(b.shape) or not all(map(same_dim, a.shape, b.shape)):
+        raise OnnxError(f"{format_shape(a.shape)} and {format_shape(b.shape)} differ.")
+    return define(a.shape, lambda *i: a[i] * te.sigmoid(a[i] * alpha) * b[i], "swiglu")
+
+
 def softmax(call: Call) -> Value:
     """exp(x) divided by its sum along an axis, or the logarithm of that."""
     x = call.tensor(0)
@@ -111,6 +122,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "Softplus": _of(topi.nn.softplus),
     "Softsign": softsign,
     "Swish": swish,
+    "SwiGLU": swiglu,
     "LeakyRelu": leaky_relu,
     "PRelu": prelu,
     "Elu": elu,

@@ -135,17 +135,83 @@ class _Pooling:
         return self.x[(n, c, *indices)], te.all_of(*inside) if inside else None
 
 
-def max_pool(call: Call) -> Value:
-    """The largest element of each window."""
-    if call.wants(1):
-        raise OnnxError("positions of maxima, its output 1, are not imported.")
+def max_pool(call: Call) -> list[Value]:
+    """The largest element of each window, and its position among all elements."""
     own = _Pooling(call)
 
     def body(n: Expr, c: Expr, *position: Expr) -> Expr:
         value, where = own.read(n, c, position)
         return te.max(value, axis=own.taps, where=where)
 
-    return define(own.shape, body, "max_pool")
+    made: list[Value] = [define(own.shape, body, "max_pool")]
+    if call.wants(1):
+        made.append(_positions(own, call.flag("storage_order", False)))
+    return made
+
+
+def _positions(own: _Pooling, columns_first: bool) -> Tensor:
+    """Where maxima lie: positions in x, of whose last axes the first may run fastest."""
+    extents = [dim_expr(n) for n in own.x.shape]
+
+    def tap(n: Expr, c: Expr, *position: Expr) -> Expr:
+        value, where = own.read(n, c, position)
+        return te.argmax(value, axis=own.taps, where=where)
+
+    taps = define(own.shape, tap, "tap")
+
+    def body(n: Expr, c: Expr, *position: Expr) -> Expr:
+        left, indices = taps[(n, c, *position)], []
+        for d in reversed(range(len(position))):
+            k = left % own.kernel[d]
+            left = left // own.kernel[d]
+            indices.append(position[d] * own.step[d] - own.sides[d][0] + k * own.spread[d])
+        order = list(range(len(position)))
+        found = n * extents[1] + c
+        for d in order if not columns_first else order[::-1]:
+            found = found * extents[d + 2] + indices[len(position) - 1 - d]
+        return found
+
+    return define(own.shape, body, "positions")
+
+
+def lp_pool(call: Call) -> Value:
+    """The root of the sum of powers of each window."""
+    own = _Pooling(call)
+    p = _power_of(call)
+
+    def body(n: Expr, c: Expr, *position: Expr) -> Expr:
+        value, where = own.read(n, c, position)
+        return _root(te.sum(_power(value, p), axis=own.taps, where=where), p)
+
+    return define(own.shape, body, "lp_pool")
+
+
+def global_lp_pool(call: Call) -> Value:
+    """All axes of windows as one window, of which the root of the sum of powers."""
+    x, p = call.tensor(0), _power_of(call)
+    if x.ndim < 3:
+        raise OnnxError(f"its input {format_shape(x.shape)} has no axes for windows.")
+
+    def body(n: Expr, c: Expr, *_: Expr) -> Expr:
+        taps = [te.reduce_axis(e, name=f"k{d}") for d, e in enumerate(x.shape[2:])]
+        return _root(te.sum(_power(x[(n, c, *taps)], p), axis=taps), p)
+
+    return define((*x.shape[:2], *(1,) * (x.ndim - 2)), body, "lp_pool")
+
+
+def _power_of(call: Call) -> int:
+    p = call.integer("p", 2)
+    if not 1 <= p <= 64:
+        raise OnnxError(f"p must be an integer from 1 to 64, not {p}.")
+    return p
+
+
+def _power(value: Expr, p: int) -> Expr:
+    return value * value if p == 2 else te.abs(value) if p == 1 else te.pow(te.abs(value), p)
+
+
+def _root(total: Expr, p: int) -> Expr:
+    return te.sqrt(total) if p == 2 else total if p == 1 else te.pow(total, 1.0 / p)
 
 
 def average_pool(call: Call) -> Value:
@@ -190,6 +256,8 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "Conv": conv,
     "MaxPool": max_pool,
     "AveragePool": average_pool,
+    "LpPool": lp_pool,
+    "GlobalLpPool": global_lp_pool,
     "GlobalMaxPool": global_pool,
     "GlobalAveragePool": global_pool,
 }

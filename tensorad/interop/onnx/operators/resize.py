@@ -19,11 +19,7 @@ _POLICIES: Final = ("stretch", "not_larger", "not_smaller")
 
 
 def resize(call: Call) -> Value:
-    """By scales or to sizes, without antialiasing; axes that stay as they are may be symbolic."""
-    if call.flag("antialias", False):
-        raise OnnxError(
-            "antialiasing is not imported.", hint="export the model with antialias=False."
-        )
+    """By scales or to sizes; axes that stay as they are may be symbolic."""
     x = call.tensor(0)
     axes = tuple([axis_of(d, x.ndim) for d in call.integers("axes", range(x.ndim)) or ()])
     coordinates = call.word("coordinate_transformation_mode", "half_pixel", COORDINATES)
@@ -47,6 +43,7 @@ def resize(call: Call) -> Value:
         call.flag("exclude_outside", False),
         roi,
         call.number("extrapolation_value", 0.0),
+        call.flag("antialias", False),
     )
 
 
