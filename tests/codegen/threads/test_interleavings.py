@@ -13,6 +13,7 @@ import pytest
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.threads.linux_calls import HAS_THREADS
 from tests.support.interleavings.pool import POOL, Fork, Loops, Pool, Resize
+from tests.support.parallel_stress import stress
 
 pytestmark = pytest.mark.skipif(not HAS_THREADS, reason="loops run on one thread here")
 
@@ -182,3 +183,11 @@ def _is_found(pool: Pool, wanted: str) -> None:
     told, _, way = mistake.partition("\n")
     assert any(w in told for w in wanted.split("|")), mistake
     assert way, "with the steps that lead there"
+
+
+@pytest.mark.slow
+def test_iterations_of_many_tiny_loops_are_counted() -> None:
+    """More by `python -m tests.support.parallel_stress`."""
+    loops, wrong = stress(200_000)
+    assert wrong == []
+    assert loops >= 200_000
