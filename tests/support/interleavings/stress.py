@@ -1,16 +1,17 @@
 """Tiny parallel loops whose iterations are counted, by the million.
 
-python -m tests.support.parallel_stress [LOOPS]: so many (10,000,000), by two threads of Python that
-call at once and one that changes the number of threads meanwhile.
+python -m tests.support.interleavings.stress [LAUNCHES]: so many (10,000,000) that threads share, of two
+callers at once, while another thread changes how many threads there are.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import sys
 import threading
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -65,35 +66,57 @@ class Caller:
         self._words[block.THREADS] = threads
         self._words[block.POOL] = pool_for(threads)
 
-    def run(self, calls: int) -> str:
-        """What was wrong after one of the calls; "" if nothing."""
-        for n in range(1, calls + 1):
+    def run(self, ends: threading.Event) -> str:
+        """Call until somebody says stop: what was wrong after one of the calls, "" if nothing."""
+        for n in itertools.count(1):
             if driver().run(ctypes.addressof(self._words)):
                 return "a call fails"
             if (self.counters != n * _CALL).any():
                 return f"after {n * _CALL} loops iterations ran {self.counters.tolist()} times"
+            if ends.is_set():
+                break
         return ""
 
 
-def stress(loops: int) -> tuple[int, list[str]]:
-    """Run so many loops: (how many there were, what was wrong)."""
-    calls = -(-loops // (2 * _CALL))
+class Counted(NamedTuple):
+    """What a stress has run.
+
+    Attributes:
+        launches: loops that threads shared; `loops`: with those that ran alone, as the pool was
+            with another call.
+        wrong: texts.
+    """
+
+    launches: int
+    loops: int
+    wrong: list[str]
+
+
+def stress(launches: int) -> Counted:
+    """Have threads share at least so many loops."""
+    ends = threading.Event()
     told: list[str] = []
     callers = [Caller(2), Caller(3)]
-    running = [threading.Thread(target=lambda c=c: told.append(c.run(calls))) for c in callers]
+    running = [threading.Thread(target=lambda c=c: told.append(c.run(ends))) for c in callers]
+    generation = ctypes.c_uint32.from_address(pool_for(2) + block.GENERATION)
+    begins = generation.value
     for thread in running:
         thread.start()
-    numbers = 0
-    while any(thread.is_alive() for thread in running):
-        numbers += 1
+    for numbers in itertools.count():
         pool_for(2 + numbers % 3)
         time.sleep(0.01)
-    done = sum([int(c.counters[0]) for c in callers])
-    return done, [t for t in told if t]
+        shared = (generation.value - begins) % (1 << 32) - numbers
+        if shared >= launches or told:
+            break
+    ends.set()
+    for thread in running:
+        thread.join()
+    return Counted(shared, sum([int(c.counters[0]) for c in callers]), [t for t in told if t])
 
 
 if __name__ == "__main__":
     began = time.perf_counter()
-    total, wrong = stress(int((sys.argv[1:] or ["10000000"])[0]))
-    print(f"{total:,} loops of {ITERATIONS} iterations, {time.perf_counter() - began:.1f} s")
-    sys.exit("\n".join(wrong))
+    found = stress(int((sys.argv[1:] or ["10000000"])[0]))
+    seconds = time.perf_counter() - began
+    print(f"{found.launches:,} of {found.loops:,} loops were shared, {seconds:.1f} s")
+    sys.exit("\n".join(found.wrong))
