@@ -1,7 +1,7 @@
 """Tiny parallel loops whose iterations are counted, by the million.
 
-python -m tests.support.interleavings.stress [LAUNCHES]: so many (10,000,000) that threads share, of two
-callers at once, while another thread changes how many threads there are.
+python -m tests.support.interleavings.stress [LAUNCHES]: so many (10,000,000) that threads share,
+of two callers at once, while another thread changes how many there are.
 """
 
 from __future__ import annotations
