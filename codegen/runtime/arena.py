@@ -135,6 +135,8 @@ class _Keeper:
     """Keeps memory for an array, and shows it to nobody else."""
 
     __slots__ = ("__array_interface__", "_memory")
+    __array_interface__: Mapping[str, Any]
+    _memory: Array
 
 
 def _kept(memory: Array) -> Array:
