@@ -16,7 +16,7 @@ from tensorad.ir.dtypes import DTYPES, DType, wrap
 from tensorad.ir.leaves import convert_number
 from tensorad.ir.reference.formulas import _convert, _wrapped
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 _REFERENCE: Final = "tensorad/ir/reference"
 FILES: Final = ("formulas", "interpret", "control", "precision")
 
