@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+import sysconfig
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+if sys.version_info >= (3, 13) and sysconfig.get_config_var("Py_GIL_DISABLED"):
+    raise ImportError(
+        "tensorad does not run on free-threaded builds of Python: its tables of expressions and "
+        "the memory of its calls rely on the interpreter's lock\n"
+        "hint: use the usual build of the same version (python3.13, not python3.13t)."
+    )
 
 _here = Path(__file__).resolve().parent
 __path__ = [*__path__]

@@ -8,7 +8,8 @@ place is settled, and places of 32-bit values fit 32-bit integers, as many to a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from math import inf, isnan, nan
@@ -38,7 +39,6 @@ from tensorad.ir.expr import (
     select,
 )
 from tensorad.ir.order import postorder_along
-from tensorad.ir.reference.formulas import evaluate_call
 from tensorad.ir.visit import (
     children,
     free_leaves,
@@ -241,6 +241,13 @@ def _between(a: float, b: float) -> float:
     return a + abs(a) + 1.0 if b == inf else (a + b) / 2
 
 
+_DECIDED: Final[dict[str, Callable[..., bool]]] = {
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne, "isnan": isnan, "not": operator.not_,
+    "and": lambda a, b: a and b, "or": lambda a, b: a or b,
+}  # fmt: skip
+
+
 def _value(root: Expr, env: dict[Param, Number]) -> Number:
     """A formula of comparisons for these operands."""
     memo: dict[Expr, Number] = dict(env.items())
@@ -250,7 +257,7 @@ def _value(root: Expr, env: dict[Param, Number]) -> Number:
         elif isinstance(e, Select):
             memo[e] = memo[e.then] if memo[e.cond] else memo[e.orelse]
         elif isinstance(e, Call):
-            memo[e] = evaluate_call(e.op, e.dtype, [memo[a] for a in children(e)])
+            memo[e] = _DECIDED[e.op](*[memo[a] for a in children(e)])
     return memo[root]
 
 

@@ -131,12 +131,36 @@ _guard = Guard()
 """Held while blocks are looked through; one for all, so that a forked child can have a new one."""
 
 
+class _Keeper:
+    """Keeps memory for an array, and shows it to nobody else."""
+
+    __slots__ = ("__array_interface__", "_memory")
+    __array_interface__: Mapping[str, Any]
+    _memory: Array
+
+
+def _kept(memory: Array) -> Array:
+    """The memory as an array, by a keeper that shows it this once."""
+    keeper = _Keeper()
+    keeper._memory = memory
+    keeper.__array_interface__ = memory.__array_interface__
+    made = np.asarray(keeper)
+    del keeper.__array_interface__
+    return made
+
+
 class Block:
-    """Memory that one array at a time may have."""
+    """Memory that one array at a time may have.
+
+    Whoever sees it has that array: views and buffers of views refer to it, and what it refers to
+    shows no memory. So nobody sees the memory when a weak reference to the array is dead, which
+    Python promises of one when the last reference is gone and not before. (The collector of cycles
+    may clear those to what it looks through earlier; arrays of numbers are not among that.)
+    """
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self._memory = new_bytes(size_bytes).data
+        self._memory = new_bytes(size_bytes)
         self._lent: weakref.ref[Array] | None = None
 
     @property
@@ -146,8 +170,8 @@ class Block:
 
     def lend(self) -> Array:
         """Its bytes as an array that all views refer to: NumPy looks for the array that owns what
-        they see, and finds this one, as a memoryview is no array."""
-        lent = np.frombuffer(self._memory, np.uint8)
+        they see, and finds this one, as a keeper is no array."""
+        lent = _kept(self._memory)
         self._lent = weakref.ref(lent)
         return aligned(lent, self.size_bytes)
 

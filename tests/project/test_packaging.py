@@ -81,6 +81,25 @@ print(sorted({{m.split('.')[0] for m in sys.modules}} & {heavy}))
     assert run(code).stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("free", [None, 0, 1])
+def test_free_threaded_builds_are_refused(free: int | None) -> None:
+    lines = [
+        "import sys, sysconfig",
+        "sys.version_info = (3, 14, 0, 'final', 0)",
+        f"sysconfig.get_config_var = {{'Py_GIL_DISABLED': {free}}}.get",
+        "import tensorad",
+    ]
+    run = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True)
+    told = run.stderr.strip().splitlines()
+    assert run.returncode == (1 if free else 0), told
+    if free:
+        assert told[-2:] == [
+            "ImportError: tensorad does not run on free-threaded builds of Python: its tables of "
+            "expressions and the memory of its calls rely on the interpreter's lock",
+            "hint: use the usual build of the same version (python3.13, not python3.13t).",
+        ]
+
+
 def test_every_public_name_resolves() -> None:
     missing = [name for name in ta.__all__ if getattr(ta, name, None) is None]
     assert missing == []
@@ -120,7 +139,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_type_checkers_see_every_public_name() -> None:
     tree = ast.parse((ROOT / "tensorad" / "__init__.py").read_text())
-    block = next(n for n in tree.body if isinstance(n, ast.If))
+    conditional = [n for n in tree.body if isinstance(n, ast.If)]
+    block = next(n for n in conditional if ast.unparse(n.test) == "TYPE_CHECKING")
     seen = [
         alias.asname
         for node in block.body

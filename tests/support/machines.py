@@ -65,8 +65,8 @@ the longest of those that only compare values."""
 
 PYTHON: Final = (
     "arguments", "build", "collector", "compiling", "forks", "interrupts", "memory_use",
-    "packaging", "pickling", "portable", "random_jit", "stub", "te", "thread_counts", "threads",
-    "tuning",
+    "output_blocks", "packaging", "pickling", "portable", "random_jit", "stub", "te",
+    "thread_counts", "threads", "tuning",
 )  # fmt: skip
 """The files of tests about what another Python may change: calls, memory, signals, threads."""
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorad.errors import BindError, BoundsError, InternalError
 from tensorad.ir.combiner import Combiner
-from tensorad.ir.dtypes import DType, wrap
+from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import (
     FUNCTIONS,
     TRUE,
@@ -32,7 +32,6 @@ from tensorad.ir.expr import (
     Reduce,
     Select,
     Size,
-    convert_number,
 )
 from tensorad.ir.nodes import COMPARISONS
 from tensorad.ir.order import children, postorder_along
@@ -114,7 +113,7 @@ class Formulas:
         if op in COMPARISONS:
             return function
         if dtype.is_integer:
-            return lambda *args: wrap(int(function(*args)), dtype)
+            return lambda *args: _wrapped(int(function(*args)), dtype)
         return lambda *args: bool(function(*args))
 
     def fold(self, e: Reduce, arrays: Arrays, scope: Scope) -> list[Any]:
@@ -284,10 +283,25 @@ def check_index(name: str, where: Sequence[int], shape: Sequence[int], verb: str
 
 
 def _convert(value: Number, dtype: DType) -> Number:
-    value = convert_number(value, dtype)
+    """Floats go towards 0, to the nearest end beyond the range, NaN to 0; integers wrap."""
     if dtype.is_float:
         return float(value)
-    return wrap(int(value), dtype) if dtype.is_integer else bool(value)
+    if not dtype.is_integer:
+        return bool(value)
+    if not isinstance(value, float):
+        return _wrapped(int(value), dtype)
+    if value != value:
+        return 0
+    low, high = int(dtype.lowest), int(dtype.highest)
+    if value <= low:
+        return low
+    return high if value >= high else math.trunc(value)
+
+
+def _wrapped(value: int, dtype: DType) -> int:
+    """The number in the range of the dtype that is as far as whole turns from this one."""
+    low = int(dtype.lowest)
+    return (value - low) % (1 << dtype.bits) + low
 
 
 def evaluate_call(op: str, dtype: DType, args: Sequence[Any]) -> Number:
@@ -299,7 +313,7 @@ def evaluate_call(op: str, dtype: DType, args: Sequence[Any]) -> Number:
         with np.errstate(all="ignore"):
             return float(function(*[np.float64(a) for a in args]))
     result = _EXACT[op](*args)
-    return wrap(int(result), dtype) if dtype.is_integer else bool(result)
+    return _wrapped(int(result), dtype) if dtype.is_integer else bool(result)
 
 
 def _larger(x: Any, y: Any) -> Any:

@@ -12,7 +12,6 @@ from tensorad.errors import BindError, DTypeError, InternalError, ShapeError
 from tensorad.ir.analysis.blocks import ops_between, saves_of
 from tensorad.ir.analysis.sizes import negative_extent
 from tensorad.ir.arrays.arguments import check_arrays, check_sizes, check_tensors
-from tensorad.ir.arrays.scan_outputs import last_states, states_after, states_before
 from tensorad.ir.dtypes import BOOL, DType
 from tensorad.ir.expr import (
     Axis,
@@ -245,9 +244,9 @@ class _Run:
     def scan(self, op: Scan) -> list[Array]:
         """Every output; an element that no step keeps is NaN (0 for integers)."""
         results = [self.unset(t) for t in outputs(op)]
-        after = [results[t.index] for t in states_after(op)]
-        before = [results[t.index] for t in states_before(op)]
-        last = [results[t.index] for t in last_states(op)]
+        m = op.combiner.arity
+        given, others, last = results[:m], results[m : 2 * m], results[2 * m :]
+        before, after = (given, others) if op.exclusive else (others, given)
         scope = dict(self.sizes)
 
         def run(own: Scope) -> None:

@@ -1,0 +1,229 @@
+"""The two native entries of compiled functions, with a driver that notes who uses which frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tensorad.codegen.entry import checks_ir, entry_ir, plain_ir
+from tensorad.codegen.llvm import call_block as block
+from tensorad.codegen.threads.signals_ir import RELEASED
+from tests.support.interleavings.ir_text import Text
+from tests.support.interleavings.machine import AGAIN, Address, Call, Machine, State, Waits, Wrong
+from tests.support.interleavings.pool import edited
+from tests.support.interleavings.search import Found, explore
+
+_ENTRY, _IDLE, _RECORDS, _NOTHING = 1 << 20, 2 << 20, 3 << 20, 4 << 20
+_SETTINGS, _SELF, _LISTS, _FRAMES = 5 << 20, 6 << 20, 7 << 20, 8 << 20
+_HEAP, _BLOCK = 1 << 30, 1 << 12
+_GIL: Final = ("gil", 0)
+_VERSION: Final = 5
+_System = Mapping[str, tuple[Callable[[Machine, list[int]], object], bool]]
+_SLOW, _ANSWER = 2, 3
+"""What a call answers: by way of Python, or its outputs."""
+
+
+def _use(m: Machine, call: int, status: int) -> object:
+    """Run the driver on a frame, in two steps: others may come in between."""
+    user = m.read(("used", call))
+    if user not in (0, m.thread + 1):
+        raise Wrong(f"threads {user - 1} and {m.thread} have the same frame")
+    m.write(("used", call), 0 if user else m.thread + 1)
+    return status if user else AGAIN
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Threads of C that call the plain entry.
+
+    Attributes:
+        calls: of each thread, whether it fails.
+        kept: frames that stay when no call uses them.
+        edits: what stands in the text instead.
+        leaves: whether the last thread ends the entry, when it has called.
+    """
+
+    calls: Sequence[Sequence[bool]]
+    kept: int = 1
+    edits: Sequence[tuple[str, str]] = ()
+    leaves: bool = False
+
+    def found(self) -> Found:
+        """What all orders of steps lead to."""
+        text = Text(edited(plain_ir.plain_text(), self.edits), {"settings": _SETTINGS})
+        scripts = [
+            [Call("enter", (_ENTRY, _NOTHING), ends=_checked(fails)) for fails in thread]
+            for thread in self.calls
+        ]
+        if self.leaves:
+            scripts[-1].append(Call("leave", (_ENTRY,)))
+        system: _System = {
+            "aligned_alloc": (_allocate, True),
+            "free": (_free, False),
+            "pthread_self": (lambda m, _: m.thread, False),
+            "run": (lambda m, v: _use(m, v[0], self._fails(m)), True),
+        }
+        machine = Machine(text, scripts, system, inside=_is_alive)
+        return explore(machine, machine.start(self._memory()), self._is_done)
+
+    def _fails(self, m: Machine) -> int:
+        thread = m.threads[m.thread]
+        assert thread is not None
+        return int(self.calls[m.thread][thread.calls])
+
+    def _memory(self) -> dict[Address, int]:
+        words = {
+            plain_ir.FRAME_BYTES: 1024, plain_ir.TEMPLATE: _NOTHING, plain_ir.MOVED: _NOTHING,
+            plain_ir.CALL_AT: 64, plain_ir.SLOTS_AT: 512, plain_ir.HEAP_AT: 640,
+            plain_ir.SCRATCH_BYTES: 64, plain_ir.IDLE: _IDLE, plain_ir.KEPT: self.kept,
+            plain_ir.FAILURES: _RECORDS, plain_ir.FAILURE_WORDS: plain_ir.FAILURE_HEAD,
+            plain_ir.WORD_COUNTS: _NOTHING,
+        }  # fmt: skip
+        memory: dict[Address, int] = {_ENTRY + 8 * n: w for n, w in words.items()}
+        memory[_SETTINGS] = 1
+        return memory
+
+    def _is_done(self, state: State) -> bool:
+        done = all(t is not None and not t.frames for t in state.threads)
+        ended = [t.calls for t in state.threads if t is not None]
+        wanted = [len(c) for c in self.calls]
+        wanted[-1] += self.leaves
+        if not done or ended != wanted:
+            return False
+        memory = dict(state.memory)
+        idle = [memory.get(_IDLE + 8 * n, 0) for n in range(self.kept)]
+        owned = {a for frame in idle if frame for a in (frame, memory[frame + 64 + _SCRATCH])}
+        if {a[1] for a in memory if isinstance(a, tuple) and a[0] == "alive"} != owned:
+            raise Wrong("memory is lost")
+        return True
+
+
+_SCRATCH: Final = 8 * block.SCRATCH
+
+
+def _checked(fails: bool) -> Callable[[Machine, int], bool]:
+    def ends(_: Machine, code: int) -> bool:
+        if (code != 0) != fails:
+            raise Wrong(f"a call answers {code}")
+        return True
+
+    return ends
+
+
+def _allocate(m: Machine, _: list[int]) -> object:
+    at = _HEAP
+    while m.read(("alive", at)):
+        at += _BLOCK
+    m.write(("alive", at), 1)
+    return at
+
+
+def _free(m: Machine, values: list[int]) -> object:
+    at = values[0]
+    if not at:
+        return 0
+    if not m.read(("alive", at)):
+        raise Wrong("memory is freed twice")
+    m.write(("alive", at), 0)
+    for address in [a for a in m.memory if isinstance(a, int) and at <= a < at + _BLOCK]:
+        m.write(address, 0)
+    return 0
+
+
+def _is_alive(m: Machine, address: int) -> None:
+    if address >= _HEAP and not m.read(("alive", address - address % _BLOCK)):
+        raise Wrong("memory is used after it was freed")
+
+
+@dataclass(frozen=True)
+class FromPython:
+    """Threads of Python that call a function which gives the interpreter's lock away.
+
+    Attributes:
+        calls: how many each thread makes.
+        frames: of the binding.
+        edits: what stands in the text instead.
+    """
+
+    calls: Sequence[int]
+    frames: int
+    edits: Sequence[tuple[str, str]] = ()
+
+    def found(self) -> Found:
+        """What all orders of steps lead to."""
+        whole = edited(entry_ir.stub_text(16) + RELEASED, self.edits) + _CALLER
+        names = ("ndarray", "list", "tuple", "none", "out_name", "slow", "main_thread")
+        globals_ = {name: _NOTHING + 16 * n for n, name in enumerate(names)}
+        text = Text(whole, {**globals_, "settings_version": _SETTINGS})
+        call = Call("caller", (_SELF, _NOTHING), ends=_answered)
+        system: _System = {
+            "run": (lambda m, v: _use(m, v[0], 0), True),
+            "PyEval_SaveThread": (_save, True),
+            "PyEval_RestoreThread": (_restore, True),
+            "unlock": (_save, True),
+            "lock": (_restore, True),
+            "PyMethod_New": (lambda _, __: 1, False),
+            "PyObject_Vectorcall": (lambda _, __: _SLOW, False),
+            "Py_DecRef": (lambda _, __: 0, False),
+            "PyList_New": (lambda _, __: _ANSWER, False),
+        }
+        machine = Machine(text, [[call] * n for n in self.calls], system)
+        return explore(machine, machine.start(self._memory()), self._is_done)
+
+    def _memory(self) -> dict[Address, int]:
+        record, bindings, binding, frames = (_LISTS + 1024 * n for n in range(4))
+        memory: dict[Address, int] = {
+            _SETTINGS: _VERSION,
+            _SELF + 16: record,
+            record + 8 * checks_ir.BINDINGS: bindings,
+            bindings: binding,
+            binding + 8 * checks_ir.BINDING_VERSION: _VERSION,
+            binding + 8 * checks_ir.ALLOCATES: 1,
+            binding + 8 * checks_ir.RELEASES: 1,
+            binding + 8 * checks_ir.FRAMES: frames,
+        }
+        for n in range(self.frames):
+            memory[frames + 8 * n] = _FRAMES + _BLOCK * n
+            memory[_FRAMES + _BLOCK * n + 8 * block.VERSION] = _VERSION
+        return memory
+
+    def _is_done(self, state: State) -> bool:
+        for wanted, t in zip(self.calls, state.threads, strict=True):
+            if t is None or t.frames or t.calls < wanted:
+                return False
+        memory = dict(state.memory)
+        if any(memory.get(_FRAMES + _BLOCK * n + 8 * block.BUSY) for n in range(self.frames)):
+            raise Wrong("a frame stays busy")
+        slow = memory.get(("slow", 0), 0)
+        if slow and len(self.calls) <= self.frames:
+            raise Wrong("there was a frame, and nobody took it")
+        return True
+
+
+_CALLER: Final = """
+define ptr @caller(ptr %self, ptr %args) nounwind {
+  call void @lock()
+  %answer = call ptr @call(ptr %self, ptr %args, i64 0, ptr null)
+  call void @unlock()
+  ret ptr %answer
+}
+"""
+
+
+def _answered(m: Machine, answer: int) -> bool:
+    if answer == _SLOW:
+        m.write(("slow", 0), 1)
+    return True
+
+
+def _save(m: Machine, _: list[int]) -> object:
+    m.write(_GIL, 0)
+    return 1
+
+
+def _restore(m: Machine, _: list[int]) -> object:
+    if m.read(_GIL):
+        raise Waits
+    m.write(_GIL, 1)
+    return 0
