@@ -52,7 +52,7 @@ def table(found: Sequence[Outcome], seconds: float) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """1 if a mistake survived that is not said to be equivalent, or is said to be and was noticed."""
+    """1 if a mistake survived with no reason, or was noticed though it is said to be equivalent."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="of mistakes or kinds; all if none"

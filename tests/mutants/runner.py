@@ -200,8 +200,8 @@ def outcomes(mistakes: Sequence[Mistake], jobs: int, whole: bool = False) -> lis
             take_out = copy.plant(mistake)
             seconds, noticed, at = 0.0, "", 0
             try:
-                for at, ring in enumerate(_rings(mistake, whole), 1):
-                    ran = copy.run(ring, limits[ring])
+                for ring in _rings(mistake, whole):
+                    ran, at = copy.run(ring, limits[ring]), at + 1
                     seconds, noticed = seconds + ran.seconds, ran.noticed
                     if noticed:
                         break

@@ -1,4 +1,5 @@
 """Derivatives: rules, linear terms, selections, rescaled sums, forward mode."""
+# ruff: noqa: E501  (texts of the source stay as they are)
 
 from __future__ import annotations
 

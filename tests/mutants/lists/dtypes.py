@@ -1,4 +1,5 @@
 """Element types: promotion, weak numbers, wrapping, ranges."""
+# ruff: noqa: E501  (texts of the source stay as they are)
 
 from __future__ import annotations
 

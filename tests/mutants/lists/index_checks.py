@@ -1,4 +1,5 @@
 """Checks of indices from data: guards, covered facts, order."""
+# ruff: noqa: E501  (texts of the source stay as they are)
 
 from __future__ import annotations
 

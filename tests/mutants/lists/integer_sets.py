@@ -1,4 +1,5 @@
 """Integer sets, domains, and plans that are remembered."""
+# ruff: noqa: E501  (texts of the source stay as they are)
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Bounds of integers: interval arithmetic, and the reads and checks that are left out by it."""
+# ruff: noqa: E501  (texts of the source stay as they are)
 
 from __future__ import annotations
 

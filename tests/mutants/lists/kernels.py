@@ -1,4 +1,5 @@
 """Loops: keys, narrow scratch, blocks of sums, lanes and tails, rows, reads without guards."""
+# ruff: noqa: E501  (texts of the source stay as they are)
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """In place, order of kernels, lifetimes, memory of outputs."""
+# ruff: noqa: E501  (texts of the source stay as they are)
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Threads: claims of iterations, launches, errors of several threads."""
+# ruff: noqa: E501  (texts of the source stay as they are)
 
 from __future__ import annotations
 
