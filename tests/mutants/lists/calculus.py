@@ -13,11 +13,14 @@ LOCAL: Final = Part(
     " tests/autodiff/test_hostile_formulas.py tests/autodiff/test_reverse.py",
 )
 SELECTIONS: Final = Part(
-    "tests/autodiff/test_combiners.py", "tests/autodiff/local tests/autodiff/test_modes.py"
+    "tests/autodiff/local tests/autodiff/test_combiners.py", "tests/autodiff/test_modes.py"
 )
-RESCALED: Final = Part("tests/autodiff/test_rescaled.py", "tests/autodiff/test_combiners.py")
+RESCALED: Final = Part(
+    "tests/autodiff/local tests/autodiff/test_rescaled.py", "tests/autodiff/test_combiners.py"
+)
 FORWARD: Final = Part(
-    "tests/autodiff/test_modes.py", "tests/autodiff/test_scans.py tests/seeds/test_forward_mode.py"
+    "tests/autodiff/control/test_forward_scatters.py tests/autodiff/local tests/autodiff/test_modes.py",
+    "tests/autodiff/test_scans.py tests/seeds/test_forward_mode.py",
 )
 
 MISTAKES: Final[list[Mistake]] = [

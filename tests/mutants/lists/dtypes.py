@@ -8,7 +8,7 @@ from typing import Final
 from tests.mutants.mistake import Mistake, Part, in_file
 
 DTYPES: Final = Part(
-    "tests/te/test_weak.py tests/te/test_constants.py tests/te/test_te.py",
+    "tests/ir/arrays/test_promotion.py tests/te/test_weak.py tests/te/test_constants.py tests/te/test_te.py",
     "tests/ir/test_ufuncs.py tests/te tests/topi/as_numpy tests/topi/test_topi_math.py"
     " tests/ir/test_interpret.py",
 )

@@ -12,17 +12,17 @@ KEYS: Final = Part(
     "tests/codegen/loops tests/codegen/runtime/test_compiling.py",
 )
 NARROW: Final = Part(
-    "tests/codegen/loops/test_scratch.py tests/codegen/caches/test_cache_passes.py",
+    "tests/codegen/caches/test_narrow_scratch.py tests/codegen/caches/test_cache_passes.py",
     "tests/topi/test_topi_windows.py tests/codegen/caches/test_row_passes.py",
 )
 BLOCKS: Final = Part(
-    "tests/codegen/splitting/test_blocked_sums.py tests/codegen/splitting/test_sums.py",
+    "tests/codegen/splitting/test_cut_long_sums.py tests/codegen/splitting/test_blocked_sums.py",
     "tests/codegen/splitting tests/codegen/test_orders_of_sums.py",
 )
 LLVM: Final = Part(
     "tests/codegen/llvm/test_llvm.py tests/codegen/llvm/test_llvm_parts.py"
     " tests/codegen/llvm/test_llvm_extrema.py tests/codegen/llvm/test_lanes_in_memory.py",
-    "tests/codegen/llvm tests/codegen/schedule tests/codegen/splitting/test_sums.py",
+    "tests/codegen/index_checks tests/codegen/llvm tests/codegen/splitting/test_sums.py",
 )
 ROWS: Final = Part(
     "tests/codegen/fusion/test_row_block_fusion.py tests/codegen/fusion/test_fusion_passes.py",
