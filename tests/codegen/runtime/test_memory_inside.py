@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -66,6 +68,20 @@ def test_it_lies_behind_the_rows_that_are_written(main: int, threads: int) -> No
         expected = interpret_loops(p, {p.inputs[0]: x})[0][0].astype("f4")
         for _ in range(5):
             assert np.array_equal(run(p, x), expected)
+
+
+def test_two_lie_side_by_side() -> None:
+    x, y = (placeholder((2048, 8), name=n) for n in "XY")
+    a, b = (placeholder((600, 8), name=n) for n in "AB")
+    i, j = axis("i", 0, 600), axis("j", 0, 8)
+    both = mul(read(a, (i, j)), read(b, (i, j)))
+    last = For(i, (For(j, (Store((y,), (i, j), (both,)),)),), "parallel")
+    body = (copied(a, x, 600, 0, 2), copied(b, x, 600, 0, 3), last)
+    p = LoopProgram((x,), (y,), (Kernel("k", body, (a, b, y), (x, a, b)),))
+    with described(MACHINE):
+        found = alias_temporaries(p)
+    places = sorted(f.offset for f in found.values())
+    assert all(second - first >= 600 * 8 * 4 for first, second in pairwise(places))
 
 
 def test_small_ones_stay_in_the_arena() -> None:

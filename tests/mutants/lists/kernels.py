@@ -25,7 +25,8 @@ LLVM: Final = Part(
     "tests/codegen/index_checks tests/codegen/llvm tests/codegen/splitting/test_sums.py",
 )
 ROWS: Final = Part(
-    "tests/codegen/fusion/test_row_block_fusion.py tests/codegen/fusion/test_fusion_passes.py",
+    "tests/codegen/nest/test_safe_reads.py tests/codegen/fusion/test_row_block_fusion.py"
+    " tests/codegen/fusion/test_fusion_passes.py",
     "tests/codegen/fusion tests/codegen/nest",
 )
 

@@ -7,10 +7,13 @@ from typing import Final
 
 from tests.mutants.mistake import Mistake, Part, in_file
 
-IN_PLACE: Final = Part("tests/codegen/control/test_in_place.py", "tests/codegen/control")
+IN_PLACE: Final = Part(
+    "tests/codegen/control/test_in_place.py tests/codegen/control/test_carries_apart.py",
+    "tests/codegen/control",
+)
 ORDER: Final = Part("tests/codegen/caches/test_kernel_order.py", "tests/codegen/index_checks")
 MEMORY: Final = Part(
-    "tests/codegen/runtime/test_memory_use.py tests/codegen/runtime/test_memory_inside.py",
+    "tests/codegen/control/test_lives_of_nodes.py tests/codegen/runtime/test_memory_inside.py",
     "tests/codegen/runtime/test_memory_of_loops.py tests/codegen/control",
 )
 

@@ -8,7 +8,8 @@ from typing import Final
 from tests.mutants.mistake import Mistake, Part, in_file
 
 THREADS: Final = Part(
-    "tests/codegen/threads/test_threads.py tests/codegen/threads/test_parallel_driver.py",
+    "tests/codegen/threads/test_claims.py tests/codegen/threads/test_threads.py"
+    " tests/codegen/threads/test_parallel_driver.py",
     "tests/codegen/threads tests/random/test_stress.py",
 )
 
