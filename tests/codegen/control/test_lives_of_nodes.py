@@ -55,7 +55,8 @@ def repeat(**parts: Any) -> Repeat:
     trips = local_size("trips")
     given = {
         "counter": local_size("t", trips), "trips": trips, "count": None, "start": (), "test": (),
-        "condition": None, "body": (), "moves": (), "stores": (), "source": "", "releases": False, "reverse": False,
+        "condition": None, "body": (), "moves": (), "stores": (), "source": "",
+        "releases": False, "reverse": False,
     }  # fmt: skip
     return Repeat(**{**given, **parts})
 

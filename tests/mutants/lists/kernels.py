@@ -8,7 +8,7 @@ from typing import Final
 from tests.mutants.mistake import Mistake, Part, in_file
 
 KEYS: Final = Part(
-    "tests/codegen/loops/test_kernel_key.py tests/codegen/loops/test_rewrite.py",
+    "tests/codegen/loops/test_one_key_for_each.py tests/codegen/loops/test_kernel_key.py",
     "tests/codegen/loops tests/codegen/runtime/test_compiling.py",
 )
 NARROW: Final = Part(
