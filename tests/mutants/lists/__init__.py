@@ -7,12 +7,15 @@ from typing import Final
 
 from tests.mutants.lists import (
     calculus,
+    checking,
     dtypes,
+    functions,
     index_checks,
     integer_sets,
     intervals,
     kernels,
     memory,
+    programs,
     threads,
 )
 from tests.mutants.mistake import Mistake
@@ -26,4 +29,7 @@ KINDS: Final[dict[str, Sequence[Mistake]]] = {
     "kernels": kernels.MISTAKES,
     "memory": memory.MISTAKES,
     "threads": threads.MISTAKES,
+    "functions": functions.MISTAKES,
+    "programs": programs.MISTAKES,
+    "checking": checking.MISTAKES,
 }

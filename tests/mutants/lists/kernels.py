@@ -24,6 +24,10 @@ LLVM: Final = Part(
     " tests/codegen/llvm/test_llvm_extrema.py tests/codegen/llvm/test_lanes_in_memory.py",
     "tests/codegen/index_checks tests/codegen/llvm tests/codegen/splitting/test_sums.py",
 )
+OVERLAP: Final = Part(
+    "tests/codegen/caches/test_row_overlap.py",
+    "tests/codegen/caches/test_write_combining.py tests/codegen/caches/test_row_passes.py",
+)
 ROWS: Final = Part(
     "tests/codegen/nest/test_safe_reads.py tests/codegen/fusion/test_row_block_fusion.py"
     " tests/codegen/fusion/test_fusion_passes.py",
@@ -294,6 +298,42 @@ MISTAKES: Final[list[Mistake]] = [
                 "a masked register keeps the new value",
                 "for x, y in zip(new.names, old.names, strict=True)]",
                 "for y, x in zip(new.names, old.names, strict=True)]",
+            ),
+        ],
+    ),
+    *in_file(
+        "codegen/caches/pipeline_stores.py",
+        OVERLAP,
+        [
+            (
+                "scalars that change before a row is stored",
+                "if any(x in changed for x in params_of(p.store)):",
+                "if False:",
+            ),
+            (
+                "what the next row makes first is read by the one before",
+                "        if e.tensor in early:\n            return False\n",
+                "",
+            ),
+            (
+                "another lane's element of the next row",
+                "        if e.tensor in made and not _same_element(p, e.indices, made[e.tensor]):\n            return False\n",
+                "",
+            ),
+            (
+                "an element of a row for itself",
+                "if not same or p.loop.axis in free_leaves(*indices):",
+                "if not same:",
+            ),
+            (
+                "a row that is stored twice",
+                "if any(c.streaming or p.out in c.tensors for c in stores):",
+                "if any(c.streaming for c in stores):",
+            ),
+            (
+                "an index in a row that is checked late",
+                "    if any(isinstance(c, Check) for c in statements(rest)):\n        return None\n",
+                "",
             ),
         ],
     ),
