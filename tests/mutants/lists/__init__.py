@@ -7,6 +7,7 @@ from typing import Final
 
 from tests.mutants.lists import (
     calculus,
+    calls,
     checking,
     dtypes,
     functions,
@@ -28,6 +29,7 @@ KINDS: Final[dict[str, Sequence[Mistake]]] = {
     "index_checks": index_checks.MISTAKES,
     "kernels": kernels.MISTAKES,
     "memory": memory.MISTAKES,
+    "calls": calls.MISTAKES,
     "threads": threads.MISTAKES,
     "functions": functions.MISTAKES,
     "programs": programs.MISTAKES,
