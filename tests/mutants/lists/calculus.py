@@ -176,6 +176,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "the identity of the scaled sum is not looked at",
                 "if not result.dtype.is_float or combiner.identity[c].value != 0:",
                 "if not result.dtype.is_float:",
+                "the identity's shift is infinite: whatever it is multiplied by, exp of it is 0",
             ),
             (
                 "the identity of the shift is not looked at",
@@ -267,6 +268,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "the condition beside no axes is lost",
                 "else guarded(condition, source)",
                 "else source",
+                "a term without axes is of no reduction, or of a selected element: its condition is true",
             ),
             (
                 "an operation whose rules are given is pushed as well",

@@ -61,11 +61,13 @@ MISTAKES: Final[list[Mistake]] = [
                 "what makes a check possible is not checked before",
                 "return [*self.needed[g], g]",
                 "return [g]",
+                "what a fact needs was returned when it was settled, for this unit or one before it",
             ),
             (
                 "a check in the place of another may read what is not there",
                 "if stronger and g not in self.under_way and self.is_ready(g, n):",
                 "if stronger and g not in self.under_way:",
+                "a fact that covers another one reads nothing that the other does not",
             ),
             (
                 "the first failing row of a join is not sought",

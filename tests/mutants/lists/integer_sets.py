@@ -115,6 +115,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "a stride's offset is not verified",
                 "if s > 1 and self.implies((a - offset) % s == 0):",
                 "if s > 1:",
+                "the isl of today gives offsets that hold; this is a guard against another one",
             ),
             (
                 "a stride's offset is always 0",

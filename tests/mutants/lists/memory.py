@@ -51,6 +51,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "conditions on data decide where elements are apart",
                 "*[p for p in parts if is_affine(p, axes)])",
                 "*parts)",
+                "isl refuses what is not affine, and what is refused counts as meeting",
             ),
             (
                 "points are apart if one axis is the same",
@@ -61,6 +62,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "a value that is read twice is added in place",
                 "if not whole or uses.get(other) != 1 or not isinstance(part, Scatter):",
                 "if not whole or not isinstance(part, Scatter):",
+                "the sum is then made twice, once onto the carry: no value differs",
             ),
             (
                 "any combiner is added in place",

@@ -87,6 +87,23 @@ def test_tables_are_told_apart_by_their_values() -> None:
         assert np.asarray(found).tolist() == [v + 1.0 if 0 <= v < 4 else 0.0 for v in values]
 
 
+def test_what_tables_make_true_is_not_true_of_others() -> None:
+    k = ta.reduce_axis(4, name="k")
+    x = ta.placeholder((4,), "float64", name="X")
+    for values in ([0, 1, 2, 2], [0, 1, 7, 2], [3, 3, 3, 3]):
+        p = constant(np.array(values))
+        t = ta.compute(
+            (4,),
+            lambda i: ta.sum(ta.select((k == i) & (p[k] < 3), x[k], 0.0), axis=k),
+            name="t",
+        )
+        lifted = ta.OptimizeAndLiftNonzeronessConditions(t)
+        found = ta.evaluate(lifted, {x: np.arange(1.0, 5.0)})
+        assert np.asarray(found).tolist() == [
+            n + 1.0 if v < 3 else 0.0 for n, v in enumerate(values)
+        ]
+
+
 def test_conditions_on_data_stay_on_what_is_remembered() -> None:
     for names in ("XM", "ZQ"):
         k = ta.reduce_axis(4, name="k")

@@ -21,7 +21,10 @@ from tensorad.ir.expr import (
     select,
     size_var,
 )
+from tensorad.simplify.domain import polyhedral
+from tensorad.simplify.domain.convex_loops import Unsolved
 from tensorad.simplify.domain.polyhedral import solve_affine
+from tensorad.simplify.domain.solution import Piece, as_given
 from tensorad.simplify.sets.integer_set import IntegerSet, find_point
 from tensorad.simplify.sets.space import NotAffine, Space
 from tests.support.oracles import check_solution, evaluate
@@ -120,3 +123,25 @@ def test_empty_sizes_have_no_points() -> None:
     for n in (0, 1, 4):
         check_solution([x], [k], first, solve_affine([x], [k], [first]), {N: n})
     assert any(p.guard is not TRUE for p in solve_affine([x], [k], [first]).pieces)
+
+
+def test_parts_without_loops_of_their_own_are_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, k = axis("x", 0, 6), axis("k", 0, 11)
+    condition = logical_and(2 * k >= x, k <= x + 1, equals(mod(k, int_const(2)), 0))
+
+    def unsolved(*_: object) -> Piece:
+        raise Unsolved("k")
+
+    monkeypatch.setattr(polyhedral, "plan_part", unsolved)
+    solution = solve_affine([x], [k], [condition])
+    check_solution([x], [k], condition, solution)
+    assert not solution.exact and solution.reason == "k"
+
+
+def test_a_plan_that_tests_its_points_is_not_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, k = axis("x", 0, 6), axis("k", 0, 12)
+    condition = logical_and(2 * k >= x, k <= x + 1, equals(mod(k, int_const(3)), 0))
+    monkeypatch.setattr(polyhedral, "plan_part", lambda *_: as_given([k], condition))
+    solution = solve_affine([x], [k], [condition])
+    check_solution([x], [k], condition, solution)
+    assert not solution.exact and "loop bounds" in solution.reason
