@@ -21,6 +21,7 @@ from tensorad.ir.expr import (
     select,
     size_var,
 )
+from tensorad.ir.visit import free_leaves
 from tensorad.simplify.domain import polyhedral
 from tensorad.simplify.domain.convex_loops import Unsolved
 from tensorad.simplify.domain.polyhedral import solve_affine
@@ -145,3 +146,19 @@ def test_a_plan_that_tests_its_points_is_not_exact(monkeypatch: pytest.MonkeyPat
     solution = solve_affine([x], [k], [condition])
     check_solution([x], [k], condition, solution)
     assert not solution.exact and "loop bounds" in solution.reason
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_an_equation_of_two_dims_bounds_both(turned: bool) -> None:
+    j = axis("j", -30, 30)
+    dims = [j, I] if turned else [I, j]
+    inside = logical_and(I >= 0, I < 6, j >= -30, j < 30)
+    made = IntegerSet.of(Space([], dims), inside, equals(j, 2 * I - 3))
+    for a, other in ((I, j), (j, I)):
+        lowers, uppers = made.bounds(a)
+        for i in range(6):
+            at = {I: i, j: 2 * i - 3}
+            point = {other: at[other]}
+            free = [e for e in lowers if a not in free_leaves(e)]
+            assert max(evaluate(e, point) for e in free) == at[a]
+            assert min(evaluate(e, point) for e in uppers) == at[a]
