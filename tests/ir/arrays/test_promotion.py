@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.ir.dtypes import DTYPES, DType, float_type, result_type, to_dtype, wrap
+from tensorad.ir.dtypes import (
+    DTYPES,
+    WEAK_FLOAT,
+    WEAK_INT,
+    DType,
+    float_type,
+    result_type,
+    to_dtype,
+    wrap,
+)
 
 TABLE: Final = """
 bool    bool    uint8   int8    int16   int32   int64   float32 float64
@@ -44,6 +53,9 @@ def test_two_operands(name: str) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_beside_python_numbers(name: str) -> None:
+    d, (by_int, by_float) = to_dtype(name), BESIDE[name]
+    assert str(result_type(WEAK_INT, d)) == str(result_type(d, WEAK_INT)) == by_int
+    assert str(result_type(WEAK_FLOAT, d)) == str(result_type(d, WEAK_FLOAT)) == by_float
     x = ta.placeholder((2,), name, name="x")
     for number, want in zip((1, 1.0), BESIDE[name], strict=True):
         for made in (x + number, number + x):

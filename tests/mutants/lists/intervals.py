@@ -122,6 +122,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "a sum of something has no empty case",
                 "points = _mul(points, Interval(0, many))",
                 "points = _mul(points, Interval(many, many))",
+                "the product begins with [0, 1], which holds the empty case already",
             ),
             (
                 "a fold under a condition is not empty",

@@ -90,7 +90,7 @@ def test_tables_are_told_apart_by_their_values() -> None:
 def test_what_tables_make_true_is_not_true_of_others() -> None:
     k = ta.reduce_axis(4, name="k")
     x = ta.placeholder((4,), "float64", name="X")
-    for values in ([0, 1, 2, 2], [0, 1, 7, 2], [3, 3, 3, 3]):
+    for values in ([3, 3, 3, 3], [0, 1, 2, 2], [0, 1, 7, 2]):
         p = constant(np.array(values))
         t = ta.compute(
             (4,),
@@ -102,6 +102,21 @@ def test_what_tables_make_true_is_not_true_of_others() -> None:
         assert np.asarray(found).tolist() == [
             n + 1.0 if v < 3 else 0.0 for n, v in enumerate(values)
         ]
+
+
+def test_an_index_that_one_table_keeps_inside_is_cut_for_another() -> None:
+    k = ta.reduce_axis(4, name="k")
+    x = ta.placeholder((4,), "float64", name="X")
+    for values in ([0, 1, 2, 2], [0, 1, 7, 2]):
+        p = constant(np.array(values))
+        t = ta.compute(
+            (4,),
+            lambda i: ta.sum(ta.select(k == i, x[ta.minimum(p[k], 3)], 0.0), axis=k),
+            name="t",
+        )
+        lifted = ta.OptimizeAndLiftNonzeronessConditions(t)
+        found = ta.evaluate(lifted, {x: np.arange(1.0, 5.0)})
+        assert np.asarray(found).tolist() == [min(v, 3) + 1.0 for v in values]
 
 
 def test_conditions_on_data_stay_on_what_is_remembered() -> None:
