@@ -58,6 +58,19 @@ def test_two_guarded_reads_are_checked_where_they_are_read() -> None:
     raises(y, {X: XS, P: [9, 3, -9], M: [0, 1, 0]})
 
 
+def test_what_a_guard_protects_is_not_read_by_tests() -> None:
+    q = te.placeholder((3,), "int64", name="Q")
+
+    def both(i: Any) -> Any:
+        inside = (q[i] >= 0) & (q[i] < 3)
+        return te.select(inside, X[P[q[i]]] + X[P[q[i]] + 1], -1.0)
+
+    y = te.compute((3,), both)
+    given = {X: XS, P: [2, 9, 0], q: [1 << 45, 0, -(1 << 45)]}
+    assert run(y, given).tolist() == [-1.0, 7.0, -1.0]
+    raises(y, given | {P: [3, 9, 0]})
+
+
 def test_either_of_two_guards() -> None:
     y = te.compute(
         (3,),
