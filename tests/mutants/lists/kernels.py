@@ -131,6 +131,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "what a fold starts from does not count",
                 "self._set((*c.lhs, *c.rhs), (*s.targets, *s.values))",
                 "self._set(c.rhs, s.values)\n            self._set(c.lhs, s.values)",
+                "what a scalar starts from is found where it is assigned, which a fold does not hide",
             ),
             (
                 "a constant beyond the narrow range is compared in it",

@@ -109,7 +109,7 @@ def test_points_that_a_table_lists_are_its_own() -> None:
     x = ta.placeholder((4,), "float64", name="X")
     for values in ([0, 1, 2, 2], [3, 1, 0, 0], [7, -1, 1, 1]):
         p = constant(np.array(values))
-        t = ta.compute((4,), lambda i: ta.sum(ta.select(p[k] == i, x[k], 0.0), axis=k), name="t")
+        t = ta.compute((4,), lambda i: ta.sum(x[k], axis=k, where=p[k] == i), name="t")
         lifted = ta.OptimizeAndLiftNonzeronessConditions(t)
         found = ta.evaluate(lifted, {x: np.arange(1.0, 5.0)})
         want = np.zeros(4)
