@@ -6,13 +6,14 @@ import numpy as np
 
 import tensorad as ta
 from tensorad import te
+from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
 
 LONG = (1 << 18) + 77
 V = te.placeholder((LONG,), "float64", name="V")
-W = te.placeholder((LONG + 1000,), "float64", name="W")
+W = te.placeholder((2 * LONG,), "float64", name="W")
 A = np.arange(LONG) % 7 - 3.0
-B = np.arange(LONG + 1000) % 5 - 2.0
+B = np.arange(2 * LONG) % 5 - 2.0
 
 
 def found(t: Tensor) -> list[float]:
@@ -20,7 +21,7 @@ def found(t: Tensor) -> list[float]:
 
 
 def test_sums_over_other_ranges_beside_each_other() -> None:
-    k, m = te.reduce_axis(LONG, name="k"), te.reduce_axis(LONG + 1000, name="m")
+    k, m = te.reduce_axis(LONG, name="k"), te.reduce_axis(2 * LONG, name="m")
     t = te.compute((1,), lambda i: te.sum(V[k], axis=k) - te.sum(W[m], axis=m))
     assert found(t) == [A.sum() - B.sum()]
 
@@ -37,6 +38,13 @@ def test_some_of_the_terms() -> None:
 
 
 def test_a_guard_around_a_long_sum() -> None:
+    """Where it does not hold, what the terms read may lie outside of all memory."""
     k = te.reduce_axis(LONG, name="k")
-    t = te.compute((2,), lambda i: te.select(i < 1, te.sum(V[k + i * LONG], axis=k), -1.0))
-    assert found(t) == [A.sum(), -1.0]
+    q = te.placeholder((2,), "int64", name="q")
+
+    def chosen(i: Expr) -> Expr:
+        inside = (q[i] >= 0) & (q[i] < 5)
+        return te.select(inside, te.sum(V[k] * W[q[i]], axis=k), -1.0)
+
+    f = ta.build(te.compute((2,), chosen), [V, W, q])
+    assert f(A, B, np.array([1, 1 << 45])).tolist() == [A.sum() * B[1], -1.0]
