@@ -29,8 +29,8 @@ def loop(step: Callable[[Any, Tensor], Any], start: Tensor = C, times: int = 3) 
     return [ta.for_loop(0, times, step, start)]
 
 
-def spread(combine: str, init: Tensor | None = None) -> Tensor:
-    return ta.scatter(N, N, lambda p: (p, V[p]), combine=combine, init=init)
+def spread(t: Any, combine: str, init: Tensor | None = None) -> Tensor:
+    return ta.scatter(N, N, lambda p: (p, V[p] * (t + 2)), combine=combine, init=init)
 
 
 def backwards(t: Any, c: Tensor) -> Tensor:
@@ -41,6 +41,10 @@ def by_data(t: Any, c: Tensor) -> Tensor:
     return ta.scatter(N, N, lambda p: (p, c[Q[p]]), init=c)
 
 
+def by_two_data(t: Any, c: Tensor) -> Tensor:
+    return ta.scatter(N, N, lambda p: (Q[p], c[(Q[p] + t) % N]), init=c)
+
+
 def rows_turned(t: Any, c: Tensor) -> Tensor:
     return ta.scatter((3, 4), (3, 4), lambda p, q: ((p, q), c[p, 3 - q]), init=c)
 
@@ -49,23 +53,23 @@ def columns_turned(t: Any, c: Tensor) -> Tensor:
     return ta.scatter((3, 4), (3, 4), lambda p, q: ((p, q), c[2 - p, q]), init=c)
 
 
-def plus(other: Callable[[], Tensor], turned: bool = False) -> Callable[[Any, Tensor], Tensor]:
+def plus(other: Callable[[Any], Tensor], turned: bool = False) -> Callable[[Any, Tensor], Tensor]:
     def step(t: Any, c: Tensor) -> Tensor:
-        s = other()
+        s = other(t)
         return ta.compute((N,), lambda r: c[r] + s[N - 1 - r if turned else r])
 
     return step
 
 
 def twice_read(t: Any, c: Tensor) -> Tensor:
-    s = spread("sum")
+    s = spread(t, "sum")
     return ta.compute((N,), lambda r: c[r] + s[r] * s[N - 1 - r])
 
 
 def read_by_others() -> list[Tensor]:
     start = ta.compute((N,), lambda r: C[r] * 2 + V[r], name="start")
     last = ta.for_loop(0, 3, lambda t, c: c.at[t].set(c[t] * c[t + 1]), start)
-    return [ta.compute((N,), lambda r: last[r] + start[r])]
+    return [ta.compute((N,), lambda r: last[r] + start[r]), start]
 
 
 def begun_from_a_carry() -> list[Tensor]:
@@ -81,13 +85,14 @@ def begun_from_a_carry() -> list[Tensor]:
 PROGRAMS: Final[dict[str, Callable[[], list[Tensor]]]] = {
     "backwards": lambda: loop(backwards),
     "by data": lambda: loop(by_data),
+    "by data on both sides": lambda: loop(by_two_data),
     "rows turned": lambda: loop(rows_turned, D),
     "columns turned": lambda: loop(columns_turned, D),
-    "a maximum is added": lambda: loop(plus(lambda: spread("max"))),
-    "a product is added": lambda: loop(plus(lambda: spread("prod"))),
-    "a sum with a start is added": lambda: loop(plus(lambda: spread("sum", V))),
-    "a sum is added": lambda: loop(plus(lambda: spread("sum"))),
-    "a sum is added backwards": lambda: loop(plus(lambda: spread("sum"), turned=True)),
+    "a maximum is added": lambda: loop(plus(lambda t: spread(t, "max"))),
+    "a product is added": lambda: loop(plus(lambda t: spread(t, "prod"))),
+    "a sum with a start is added": lambda: loop(plus(lambda t: spread(t, "sum", V))),
+    "a sum is added": lambda: loop(plus(lambda t: spread(t, "sum"))),
+    "a sum is added backwards": lambda: loop(plus(lambda t: spread(t, "sum"), turned=True)),
     "a sum is read twice": lambda: loop(twice_read),
     "a start that others read": read_by_others,
     "a start made of a carry": begun_from_a_carry,
