@@ -139,3 +139,11 @@ def test_rows_with_gaps() -> None:
     given = {X: XS, COLUMNS: [0, 1, 9, 3, 0, 1], first: [0, 3], end: [2, 5]}
     assert run(y, given).tolist() == [3.0, 5.0]
     raises(y, given | {end: [3, 5]})
+
+
+@pytest.mark.parametrize("n", [1, 5, 16, 37])
+def test_lanes_behind_the_end_are_not_looked_at(n: int) -> None:
+    q = te.placeholder((n,), "int64", name="Q")
+    y = te.compute((n,), lambda i: X[q[i] - 1] + X[3 - q[i] + 1])
+    assert run(y, {X: XS, q: [1] * n}).tolist() == [5.0] * n
+    raises(y, {X: XS, q: [*[1] * (n - 1), 0]})

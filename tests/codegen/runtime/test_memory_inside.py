@@ -141,3 +141,19 @@ def test_results_that_leave_all_caches_come_last() -> None:
     with described(MACHINE):
         names = [k.name for k in lower_program([large, small], [x]).kernels]
     assert names == ["Small", "Large"]
+
+
+def test_what_was_read_before_a_store_is_read_again() -> None:
+    """In a row of stores, and in a loop whose iterations go on from each other."""
+    x, y = (placeholder((16, 8), name=n) for n in "XY")
+    s = placeholder((1, 8), name="S")
+    i, j, k = axis("i", 0, 16), axis("j", 0, 8), axis("k", 0, 16)
+    place = (int_const(0), j)
+    before = Store((s,), place, (read(x, (int_const(3), j)),))
+    again = Store((s,), place, (mul(read(s, place), const(2.0, FLOAT32)),))
+    more = Store((s,), place, (sub(read(s, place), read(x, (k, j))),))
+    last = Store((y,), (i, j), (read(s, place),))
+    rows = For(i, (For(k, (more,)), last))
+    p = LoopProgram((x,), (y,), (Kernel("k", (For(j, (before, again, rows)),), (y, s), (x, s)),))
+    given = np.arange(128.0, dtype="f4").reshape(16, 8)
+    np.testing.assert_array_equal(run(p, given), interpret_loops(p, {x: given})[0][0])

@@ -86,6 +86,15 @@ def test_errors_of_all_threads_are_looked_at() -> None:
     assert shared(lambda begin: 9 if begin >= 50 else 0) == (9, 50)
     assert shared(lambda begin: 7 if begin < 50 else 0) == (7, 0)
     assert shared(lambda begin: 7 if begin < 50 else 9) == (7, 0)
+    wrong: list[int] = []
+
+    def later(begin: int) -> int:
+        if begin:
+            wrong.append(begin)
+        return 1000 + begin if begin else 0
+
+    code, value = shared(later)
+    assert (code, value) == (1000 + min(wrong), min(wrong))
 
 
 @threaded
