@@ -9,6 +9,8 @@ import pytest
 
 from tensorad import te
 from tensorad.checking import gradcheck
+from tensorad.checking.engine import Engine
+from tensorad.checking.inputs import choose_inputs
 from tensorad.checking.slopes import Slopes, exactly, slopes
 from tensorad.checking.tally import Tally, distance
 from tensorad.errors import GradError
@@ -85,3 +87,23 @@ def test_the_default_tolerance(factor: float, right: bool) -> None:
     else:
         with pytest.raises(GradError):
             gradcheck(y, [x], override=override, modes="reverse")
+
+
+def chosen(y: Tensor, xs: list[Tensor], seed: int = 0) -> dict[Tensor, np.ndarray]:
+    return choose_inputs([y], xs, {}, Engine({}, False), np.random.default_rng(seed))
+
+
+def test_values_have_either_sign_where_results_are_numbers() -> None:
+    x = te.placeholder((40,), "float64", name="x")
+    squared = chosen(te.compute((40,), lambda i: x[i] * x[i]), [x])[x]
+    assert squared.min() < 0 < squared.max()
+    rooted = chosen(te.compute((40,), lambda i: te.sqrt(x[i])), [x])[x]
+    assert 0.3 <= rooted.min() and rooted.max() <= 1.7
+
+
+def test_indices_are_inside() -> None:
+    x, p = te.placeholder((3,), "float64", name="x"), te.placeholder((40,), "int64", name="p")
+    found = chosen(te.compute((40,), lambda i: x[p[i]]), [x])[p]
+    assert sorted(set(found.tolist())) == [0, 1, 2]
+    far = chosen(te.compute((40,), lambda i: x[p[i] * 2]), [x])[p]
+    assert far.max() * 2 < 3
