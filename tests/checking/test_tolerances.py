@@ -13,7 +13,7 @@ from tensorad.checking.engine import Engine
 from tensorad.checking.inputs import choose_inputs
 from tensorad.checking.slopes import Slopes, exactly, slopes
 from tensorad.checking.tally import Tally, distance
-from tensorad.errors import GradError
+from tensorad.errors import DefinitionError, GradError
 from tensorad.ir.tensor import Tensor
 
 INF, NAN = float("inf"), float("nan")
@@ -107,3 +107,18 @@ def test_indices_are_inside() -> None:
     assert sorted(set(found.tolist())) == [0, 1, 2]
     far = chosen(te.compute((40,), lambda i: x[p[i] * 2]), [x])[p]
     assert far.max() * 2 < 3
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"tol": INF}, "tol must be a positive number, got inf"),
+        ({"eps": 0.0}, "eps must be a positive number, got 0.0"),
+        ({"directions": True}, "directions must be an integer, got True"),
+        ({"order": 0}, "order must be at least 1, got 0"),
+    ],
+)
+def test_numbers_of_a_check(given: dict[str, float], text: str) -> None:
+    x = te.placeholder((3,), "float64", name="x")
+    with pytest.raises(DefinitionError, match=text):
+        gradcheck(te.compute((3,), lambda i: x[i] * 2.0), [x], **given)  # type: ignore[call-overload]
