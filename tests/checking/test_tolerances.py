@@ -122,3 +122,11 @@ def test_numbers_of_a_check(given: dict[str, float], text: str) -> None:
     x = te.placeholder((3,), "float64", name="x")
     with pytest.raises(DefinitionError, match=text):
         gradcheck(te.compute((3,), lambda i: x[i] * 2.0), [x], **given)  # type: ignore[call-overload]
+
+
+def test_the_worst_of_all_is_told() -> None:
+    tally = Tally("y by x", "reverse", 1e-4)
+    for found in (0.25, 0.75, 0.5):
+        tally.add_one(f"at {found}", found, 0.0, 1.0)
+    assert (tally.error, tally.place) == (0.75, "at 0.75")
+    assert tally.bad == ("at 0.25", 0.25, 0.0)
