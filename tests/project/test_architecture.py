@@ -279,7 +279,7 @@ TO_LOOPS = {"schedule", "splitting", "caches", "contraction", "scan", "fusion"}
 TO_MACHINE_CODE = {"llvm", "threads", "entry", "runtime"}
 """Halves of codegen that know nothing of each other."""
 
-NO_MIRROR = {"random", "project", "seeds", "support", "golden", "fuzz", "soak"}
+NO_MIRROR = {"random", "project", "seeds", "support", "golden", "fuzz", "soak", "mutants"}
 """Folders of tests/ that are about no one folder of the product."""
 
 

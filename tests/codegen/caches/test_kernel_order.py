@@ -88,6 +88,21 @@ def test_indices_are_checked_in_order_before_they_are_used() -> None:
     assert all(names.index(f"P{n}.check") < names.index(f"P{n}") for n in range(4))
 
 
+def test_a_check_waits_for_the_one_before_it() -> None:
+    """Though it could run at once, and what it checks for would free memory early."""
+    (last, *columns), x = chain(100, 5)
+    first = op_inputs(op_inputs(op_inputs(op_inputs(last.op)[0].op)[0].op)[0].op)[0]
+    late: Tensor = te.compute((100,), lambda i: te.floor(last[i, 0]).astype("int64"), "I")
+    q = te.placeholder((100,), "int64", name="Q")
+    a: Tensor = te.compute((100,), lambda i: x[i, late[i]], "A")
+    b: Tensor = te.compute((100,), lambda i: first[i, q[i]], "B")
+    found = lower_program([last, *columns, a, b], [x, q], choices=SEPARATE)
+    verify_loops(found)
+    names = [k.name for k in found.kernels]
+    order = [n for n in names if n in ("A.check", "B.check", "B")]
+    assert order == ["A.check", "B.check", "B"]
+
+
 def random_program(rng: np.random.Generator, count: int) -> LoopProgram:
     """Tensors of some lengths, each from a few of those before it; some are outputs."""
     x = te.placeholder((7,), name="X")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -68,6 +70,20 @@ def test_it_lies_behind_the_rows_that_are_written(main: int, threads: int) -> No
             assert np.array_equal(run(p, x), expected)
 
 
+def test_two_lie_side_by_side() -> None:
+    x, y = (placeholder((2048, 8), name=n) for n in "XY")
+    a, b = (placeholder((600, 8), name=n) for n in "AB")
+    i, j = axis("i", 0, 600), axis("j", 0, 8)
+    both = mul(read(a, (i, j)), read(b, (i, j)))
+    last = For(i, (For(j, (Store((y,), (i, j), (both,)),)),), "parallel")
+    body = (copied(a, x, 600, 0, 2), copied(b, x, 600, 0, 3), last)
+    p = LoopProgram((x,), (y,), (Kernel("k", body, (a, b, y), (x, a, b)),))
+    with described(MACHINE):
+        found = alias_temporaries(p)
+    places = sorted(f.offset for f in found.values())
+    assert all(second - first >= 600 * 8 * 4 for first, second in pairwise(places))
+
+
 def test_small_ones_stay_in_the_arena() -> None:
     p, _, _ = program(600)
     with described("l2=1048576"):
@@ -125,3 +141,19 @@ def test_results_that_leave_all_caches_come_last() -> None:
     with described(MACHINE):
         names = [k.name for k in lower_program([large, small], [x]).kernels]
     assert names == ["Small", "Large"]
+
+
+def test_what_was_read_before_a_store_is_read_again() -> None:
+    """In a row of stores, and in a loop whose iterations go on from each other."""
+    x, y = (placeholder((16, 8), name=n) for n in "XY")
+    s = placeholder((1, 8), name="S")
+    i, j, k = axis("i", 0, 16), axis("j", 0, 8), axis("k", 0, 16)
+    place = (int_const(0), j)
+    before = Store((s,), place, (read(x, (int_const(3), j)),))
+    again = Store((s,), place, (mul(read(s, place), const(2.0, FLOAT32)),))
+    more = Store((s,), place, (sub(read(s, place), read(x, (k, j))),))
+    last = Store((y,), (i, j), (read(s, place),))
+    rows = For(i, (For(k, (more,)), last))
+    p = LoopProgram((x,), (y,), (Kernel("k", (For(j, (before, again, rows)),), (y, s), (x, s)),))
+    given = np.arange(128.0, dtype="f4").reshape(16, 8)
+    np.testing.assert_array_equal(run(p, given), interpret_loops(p, {x: given})[0][0])

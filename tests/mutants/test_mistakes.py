@@ -1,0 +1,35 @@
+"""Every mistake still is one edit of the source, and the edited file still is Python."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+
+import pytest
+
+from tests.mutants.lists import KINDS
+from tests.mutants.mistake import ROOT, Mistake
+
+EVERY = [m for mistakes in KINDS.values() for m in mistakes]
+
+
+def problems(mistake: Mistake) -> list[str]:
+    """Why a mistake cannot be planted, or its tests cannot run."""
+    found = [p for ring in mistake.part.rings() for p in ring if not (ROOT / p).exists()]
+    try:
+        ast.parse(mistake.planted_in((ROOT / mistake.file).read_text()))
+    except (SyntaxError, ValueError) as e:
+        found.append(str(e))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mistakes_can_be_planted(kind: str) -> None:
+    assert {m.name: p for m in KINDS[kind] if (p := problems(m))} == {}
+
+
+def test_mistakes_are_many_and_have_names_of_their_own() -> None:
+    assert len(EVERY) >= 200
+    names = Counter([*KINDS, *[m.name for m in EVERY]])
+    assert [n for n, times in names.items() if times > 1] == []
+    assert len({(m.file, m.old, m.new) for m in EVERY}) == len(EVERY)
