@@ -71,9 +71,7 @@ class Columns:
             case Call(op=op, args=args) if op in _OPERATIONS and not args[0].dtype.is_float:
                 return _OPERATIONS[op](*[self.values(a, rows) for a in args])
             case Select(cond=c, then=a, orelse=b) if not e.dtype.is_float:
-                return np.where(
-                    self.values(c, rows), self.values(a, rows), self.values(b, rows)
-                )
+                return np.where(self.values(c, rows), self.values(a, rows), self.values(b, rows))
             case Cast(value=v) if not e.dtype.is_float and not v.dtype.is_float:
                 return self.values(v, rows).astype(np.int64)
             case Read():
@@ -167,6 +165,4 @@ def _decided(a: Axis, left: Sequence[Axis], waiting: Sequence[Expr]) -> int:
     """How many conditions can be tested once the axis has its values."""
     others = dict.fromkeys([b for b in left if b is not a])
     used = [axes_in(c) for c in waiting]
-    return sum(
-        any(b is a for b in axes) and not any(b in others for b in axes) for axes in used
-    )
+    return sum(any(b is a for b in axes) and not any(b in others for b in axes) for axes in used)

@@ -82,7 +82,9 @@ def told(reading: Reading, naive: Expr, final: Expr) -> Verdict:
     """
     note(reading)
     if reading.verdict.proof != "none" and not reading.verdict.holds:
-        raise InternalError(f"a final formula is not what it came from: {reading}\n{naive}\n{final}")
+        raise InternalError(
+            f"a final formula is not what it came from: {reading}\n{naive}\n{final}"
+        )
     return reading.verdict
 
 
@@ -99,14 +101,18 @@ def demand_equal_tensors(
     axes = compute_axes(naive.shape)
     one, two = read(naive, axes), read(final, axes)
     verdict = Verdict(False, "none")
-    for stop in dict.fromkeys((tuple(known), ())):
+    stop = dict.fromkeys(known)
+    while True:
         try:
             one, two = (written_out(read(t, axes), stops_at(stop)) for t in (naive, final))
             verdict = read_back(axes, one, two)
         except Undecided as reason:
             verdict = Verdict(False, "none", str(reason))
-        if verdict.holds:
+        if verdict.holds or not stop:
             break
+        both = dict.fromkeys([r.tensor for r in reads(two)])
+        shared = {r.tensor: None for r in reads(one) if r.tensor in both and r.tensor in stop}
+        stop = {} if len(shared) == len(stop) else shared
     told(Reading(what, verdict), one, two)
 
 

@@ -63,23 +63,21 @@ class Scope:
         match e:
             case Const(value=v):
                 return str(int(v))
-            case Axis():
-                if e in self.loops:
-                    return self.loops[e]
-                if e in self.texts.outer:
-                    return self.texts.outer[e]
+            case Axis() if e in self.loops or e in self.texts.outer:
+                return self.loops.get(e) or self.texts.outer[e]
             case Size():
                 return self.texts.sizes.setdefault(e, f"n{len(self.texts.sizes)}")
-            case Call(op="add", args=(a, b)):
-                return f"({self.number(a)} + {self.number(b)})"
-            case Call(op="sub", args=(a, b)):
-                return f"({self.number(a)} - {self.number(b)})"
+            case Call(op="add" | "sub" as op, args=(a, b)):
+                return f"({self.number(a)} {'+' if op == 'add' else '-'} {self.number(b)})"
             case Call(op="neg", args=(a,)):
                 return f"(-{self.number(a)})"
-            case Call(op="mul", args=(a, Const(value=c))):
+            case Call(op="mul", args=(a, Const(value=c)) | (Const(value=c), a)):
                 return f"{int(c)}*{self.number(a)}" if c >= 0 else f"({int(c)}*{self.number(a)})"
-            case Call(op="mul", args=(Const(value=c), b)):
-                return f"{int(c)}*{self.number(b)}" if c >= 0 else f"({int(c)}*{self.number(b)})"
+        return self._defined_number(e)
+
+    def _defined_number(self, e: Expr) -> str:
+        """A text of what conditions on a new variable say."""
+        match e:
             case Call(op="floordiv" | "mod", args=(a, Const(value=c))) if c:
                 return self._divided(e, a, int(c))
             case Call(op="minimum" | "maximum", args=(a, b)):
@@ -156,5 +154,3 @@ class Scope:
             raise Undecided(f"steps of {a.step}")
         q = self._variable()
         return f"{inside} and {name} = {self.number(a.lower)} + {int(a.step.value)}*{q}"
-
-

@@ -72,7 +72,11 @@ def times(a: Term, b: Term) -> Term | None:
             del atoms[e]
     where = tuple(dict.fromkeys((*a.where, *b.where)))
     number = a.number * b.number
-    return None if any(c is FALSE for c in where) or not number else Term(number, atoms, a.loops + b.loops, where)
+    return (
+        None
+        if any(c is FALSE for c in where) or not number
+        else Term(number, atoms, a.loops + b.loops, where)
+    )
 
 
 class Terms:
@@ -98,6 +102,24 @@ class Terms:
         match e:
             case Const(value=v):
                 return _number(e, v)
+            case Call():
+                return self._call(e)
+            case Select(cond=c, then=a, orelse=b):
+                first = self._product(self.truth(c), self.of(a))
+                return first + self._product(self.truth(logical_not(c)), self.of(b))
+            case Cast(value=v) if v.dtype is BOOL:
+                return self.truth(v)
+            case Cast(value=v) if v.dtype.is_float and e.dtype.is_float:
+                return self.of(v)
+            case Apply(function=f, args=(a,)) if is_stop(f):
+                return self.of(a)
+            case Reduce() if e.combiner.is_sum and e.dtype.is_float:
+                inside = self._product(self.truth(e.condition), self.of(e.sources[0]))
+                return [Term(t.number, t.atoms, e.axes + t.loops, t.where) for t in inside]
+        return [Term(Fraction(1), {e: 1})]
+
+    def _call(self, e: Call) -> Sum:
+        match e:
             case Call(op="add", args=(a, b)):
                 return self.of(a) + self.of(b)
             case Call(op="sub", args=(a, b)):
@@ -118,18 +140,6 @@ class Terms:
                 for _ in range(-int(n) - 1):
                     found = self._product(found, inverse)
                 return found
-            case Select(cond=c, then=a, orelse=b):
-                first = self._product(self.truth(c), self.of(a))
-                return first + self._product(self.truth(logical_not(c)), self.of(b))
-            case Cast(value=v) if v.dtype is BOOL:
-                return self.truth(v)
-            case Cast(value=v) if v.dtype.is_float and e.dtype.is_float:
-                return self.of(v)
-            case Apply(function=f, args=(a,)) if is_stop(f):
-                return self.of(a)
-            case Reduce() if e.combiner.is_sum and e.dtype.is_float:
-                inside = self._product(self.truth(e.condition), self.of(e.sources[0]))
-                return [Term(t.number, t.atoms, e.axes + t.loops, t.where) for t in inside]
         return [Term(Fraction(1), {e: 1})]
 
     def _product(self, one: Sum, other: Sum) -> Sum:
@@ -163,16 +173,25 @@ class Terms:
             case Select(cond=a, then=x, orelse=y):
                 first = self._product(self.truth(a), self.truth(x))
                 return first + self._product(self.truth(logical_not(a)), self.truth(y))
-            case Call(op="not", args=(Call(op="and", args=(a, b)),)):
+            case Call(op="not", args=(a,)):
+                return self._not(a)
+        return self._compared(c)
+
+    def _not(self, c: Expr) -> Sum:
+        match c:
+            case Call(op="and", args=(a, b)):
                 other = self._product(self.truth(a), self.truth(logical_not(b)))
                 return self.truth(logical_not(a)) + other
-            case Call(op="not", args=(Call(op="or", args=(a, b)),)):
+            case Call(op="or", args=(a, b)):
                 return self._product(self.truth(logical_not(a)), self.truth(logical_not(b)))
-            case Call(op="not", args=(Select(cond=a, then=x, orelse=y),)):
+            case Select(cond=a, then=x, orelse=y):
                 first = self._product(self.truth(a), self.truth(logical_not(x)))
                 return first + self._product(self.truth(logical_not(a)), self.truth(logical_not(y)))
-            case Call(op="not", args=(a,)):
-                return _one_minus(self.truth(a))
+        return _one_minus(self.truth(c))
+
+    def _compared(self, c: Expr) -> Sum:
+        """A condition on data: comparisons that say the same are one atom."""
+        match c:
             case Call(op="gt", args=(a, b)):
                 return self.truth(call("lt", b, a))
             case Call(op="ge", args=(a, b)) if a.dtype.is_float:

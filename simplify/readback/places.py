@@ -59,15 +59,18 @@ class Forms:
                 return self._of(args[0], bound) if is_stop(f) else self._node(f, args, bound)
             case Select(cond=c, then=a, orelse=b):
                 return self._node("select", (c, a, b), bound)
-            case Call(op=op, args=args) if op in _TURNED:
-                return self._node(_TURNED[op], args[::-1], bound)
-            case Call(op=op) if op in _ORDERLESS:
-                return self._orderless(op, e, bound)
-            case Call(op=op, args=args):
-                return self._node(op, args, bound)
+            case Call():
+                return self._call(e, bound)
             case Reduce():
                 return self._reduce(e, bound)
         return self.number(e), ()
+
+    def _call(self, e: Call, bound: tuple[Axis, ...]) -> tuple[int, Place]:
+        if e.op in _TURNED:
+            return self._node(_TURNED[e.op], e.args[::-1], bound)
+        if e.op in _ORDERLESS:
+            return self._orderless(e.op, e, bound)
+        return self._node(e.op, e.args, bound)
 
     def _node(
         self, what: Hashable, parts: Iterable[Expr], bound: tuple[Axis, ...]

@@ -25,6 +25,7 @@ _ROUNDING: Final = Fraction(1, 10**5)
 _MOST_ORDERS: Final = 6
 
 Orders = list[tuple[int, ...]]
+Groups = Sequence[Sequence[Sequence[int]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,10 @@ class Part:
 
 
 def compare_relations(
-    outer: Sequence[Axis], one: Sequence[Part], other: Sequence[Part], groups: Sequence[Sequence[Sequence[int]]]
+    outer: Sequence[Axis],
+    one: Sequence[Part],
+    other: Sequence[Part],
+    groups: Groups,
 ) -> None:
     """Whether two sums of values of one form are the same for each value of the outer axes.
 
@@ -56,7 +60,11 @@ def compare_relations(
     context.set_max_operations(limit)
     try:
         _compare(context, outer, one, other, orders_of(groups))
-    except (isl.Error, TypeError, AttributeError) as error:  # islpy may use what isl did not give it
+    except (
+        isl.Error,
+        TypeError,
+        AttributeError,
+    ) as error:  # islpy may use what isl did not give it
         raise Undecided(f"isl gives up: {error}") from None
     finally:
         context.set_max_operations(0)
@@ -70,7 +78,7 @@ def _context() -> Any:
     return _thread.context
 
 
-def orders_of(groups: Sequence[Sequence[Sequence[int]]]) -> Orders:
+def orders_of(groups: Groups) -> Orders:
     """The orders in which factors of one form may be written.
 
     Raises:
@@ -132,9 +140,7 @@ class _Body:
         inner = [*self.scope.loops.values(), *self.scope.variables]
         return _set(context, params, names, [*self.conditions, *at], inner)
 
-    def demand_injective(
-        self, context: Any, params: str, names: Sequence[str], whole: Any
-    ) -> None:
+    def demand_injective(self, context: Any, params: str, names: Sequence[str], whole: Any) -> None:
         """Each point of the loops has a place of its own."""
         left = [v for v in self.scope.loops.values() if v not in self.place]
         if not left:
@@ -216,5 +222,3 @@ def _union(sets: Sequence[Any]) -> Any:
     for s in sets:
         total = s if total is None else total.union(s)
     return total
-
-

@@ -26,8 +26,8 @@ from tensorad.simplify.readback.columns import Columns, Rows
 
 Array = Any
 _PRIME: Final = (1 << 31) - 1
-_MOST_POINTS: Final = 1 << 18
-_MOST_ELEMENTS: Final = 256
+_MOST_POINTS: Final = 1 << 16
+_MOST_ELEMENTS: Final = 64
 _SIZES: Final = (0, 1, 2, 3, 4, 6)
 _MOST_SIZES: Final = 12
 _ROUNDED: Final = 10**6
@@ -143,8 +143,9 @@ class Field(Columns):
             if e.op in _COMPARED:
                 return _COMPARED[e.op](*args)
             return self._random(e.op, args, rows) % 2 == 0
-        if not e.dtype.is_float:
-            return super()._value(e, rows)
+        return self._number(e, rows) if e.dtype.is_float else super()._value(e, rows)
+
+    def _number(self, e: Expr, rows: Rows) -> Array:
         match e:
             case Const(value=v):
                 return np.full(rows.count, _residue(v), dtype=np.int64)
@@ -236,5 +237,3 @@ def _residue(value: float) -> int:
     if near and abs(near - exact) <= abs(exact) / 10**7 and near.denominator % _PRIME:
         exact = near
     return exact.numerator * pow(exact.denominator, -1, _PRIME) % _PRIME
-
-

@@ -55,8 +55,10 @@ def _powers(atoms: Sequence[tuple[Expr, int]]) -> dict[Expr, int]:
 
 
 def _given(a: Axis, loops: Sequence[Axis], where: Sequence[Expr]) -> Expr | None:
-    """What an equation says that a loop's value is, if nothing else depends on the loop's bounds."""
-    if a.step is not ONE or any(uses_any(e, [a]) for b in loops for e in (b.lower, b.upper, b.step)):
+    """What an equation says that a loop's value is, if no other loop depends on it."""
+    if a.step is not ONE or any(
+        uses_any(e, [a]) for b in loops for e in (b.lower, b.upper, b.step)
+    ):
         return None
     if a.extent == 1:
         return a.lower
@@ -77,7 +79,7 @@ class Sums:
         self.terms = Terms()
 
     def by_form(self, total: Sum, weighted: bool = False) -> dict[Form, list[Part]]:
-        """The terms by form; integers that indices alone say are factors or, `weighted`, numbers."""
+        """The terms by form; integers of indices alone are factors or, `weighted`, numbers."""
         found: dict[Form, list[Part]] = {}
         for term in total:
             t = settled(self.outer, term)
@@ -142,9 +144,7 @@ def _is_count(e: Expr) -> TypeGuard[Cast]:
     return isinstance(e, Cast) and e.value.dtype.is_integer and not occurs(DATA | REDUCE, e)
 
 
-def _without_shared(
-    one: Sequence[Part], other: Sequence[Part]
-) -> tuple[list[Part], list[Part]]:
+def _without_shared(one: Sequence[Part], other: Sequence[Part]) -> tuple[list[Part], list[Part]]:
     """What is left when terms that are written alike on both sides go."""
     left: list[Part] = []
     rest = list(other)

@@ -97,6 +97,7 @@ TOP = {
 
 BRIDGES = {
     "islpy": {
+        "simplify/readback/relations.py",
         "simplify/sets/integer_set.py",
         "simplify/sets/space.py",
         "simplify/sets/visit_points.py",
@@ -188,8 +189,9 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "bounds": {"index", "sets"},
         "domain": {"index", "sets"},
         "certify": {"index", "sets", "domain"},
-        "zeros": {"index", "sets", "bounds", "domain", "certify"},
-        "formula": {"index", "sets", "bounds", "zeros"},
+        "readback": {"domain", "certify"},
+        "zeros": {"index", "sets", "bounds", "domain", "certify", "readback"},
+        "formula": {"index", "sets", "bounds", "certify", "readback", "zeros"},
         "control": {"index", "bounds", "formula"},
     },
     "tensorad/autodiff": {

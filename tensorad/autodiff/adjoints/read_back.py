@@ -15,7 +15,7 @@ from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import fresh_axes, reads, substitute_all
 from tensorad.simplify.certify.certificate import Verdict, is_demanded
 from tensorad.simplify.certify.outcomes import Undecided
-from tensorad.simplify.readback.compare import read_back, told
+from tensorad.simplify.readback import compare
 from tensorad.simplify.readback.reading import Reading
 from tensorad.simplify.readback.written_out import stops_at, summed_where, written_out
 
@@ -33,9 +33,7 @@ def finished(target: Target, name: str, stored: bool, uses: Uses) -> Adjoint | N
     return found
 
 
-def _demand_collected(
-    target: Target, given: Sequence[Contribution], found: Adjoint | None
-) -> None:
+def _demand_collected(target: Target, given: Sequence[Contribution], found: Adjoint | None) -> None:
     batch = compute_axes(target.batch, tuple([f"b{d}" for d in range(len(target.batch))]))
     axes = (*batch, *compute_axes(target.of.shape))
     final: Expr = const(0, target.of.dtype) if found is None else found.at(axes)
@@ -44,12 +42,12 @@ def _demand_collected(
         naive = naive_sum(target.of, batch, axes[len(batch) :], parts)
         try:
             made = written_out(final, stops_at([r.tensor for r in reads(naive)]))
-            verdict = read_back(axes, naive, made)
+            verdict = compare.read_back(axes, naive, made)
         except Undecided as reason:
             verdict = Verdict(False, "none", str(reason))
         if verdict.holds:
             break
-    told(Reading(f"adjoint of {target.of.name}", verdict), naive, made)
+    compare.told(Reading(f"adjoint of {target.of.name}", verdict), naive, made)
 
 
 def _ways(given: Sequence[Contribution]) -> list[Sequence[Contribution]]:
