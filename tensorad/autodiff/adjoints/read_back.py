@@ -10,7 +10,7 @@ from tensorad.autodiff.adjoints.contributions import Contribution
 from tensorad.autodiff.adjoints.inlining import Uses
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.combiner import sum_combiner
-from tensorad.ir.expr import Axis, Expr, add, const, logical_and
+from tensorad.ir.expr import Axis, Expr, add, const, logical_and, select
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import fresh_axes, reads, substitute_all
 from tensorad.simplify.certify.certificate import Verdict, is_demanded
@@ -29,17 +29,20 @@ def finished(target: Target, name: str, stored: bool, uses: Uses) -> Adjoint | N
     given = list(target.contributions)
     found = target.finish(name, stored, uses)
     if is_demanded() and given:
-        _demand_collected(target, given, found)
+        _demand_collected(target, given, found, uses.where)
     return found
 
 
-def _demand_collected(target: Target, given: Sequence[Contribution], found: Adjoint | None) -> None:
+def _demand_collected(
+    target: Target, given: Sequence[Contribution], found: Adjoint | None, where: Expr
+) -> None:
     batch = compute_axes(target.batch, tuple([f"b{d}" for d in range(len(target.batch))]))
     axes = (*batch, *compute_axes(target.of.shape))
-    final: Expr = const(0, target.of.dtype) if found is None else found.at(axes)
+    zero = const(0, target.of.dtype)
+    final = zero if found is None else select(where, found.at(axes), zero)
     made = final
     for parts in _ways(given):
-        naive = naive_sum(target.of, batch, axes[len(batch) :], parts)
+        naive = select(where, naive_sum(target.of, batch, axes[len(batch) :], parts), zero)
         try:
             made = written_out(final, stops_at([r.tensor for r in reads(naive)]))
             verdict = compare.read_back(axes, naive, made)
