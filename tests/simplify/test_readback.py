@@ -42,7 +42,7 @@ from tensorad.simplify.readback.relations import Part, compare_relations
 from tensorad.simplify.readback.samples import compare_samples
 from tensorad.simplify.readback.sums import Sums
 from tensorad.simplify.readback.written_out import stops_at, written_out
-from tests.support.behind_plans import FAULTS, outcome
+from tests.simplify.behind_plans import FAULTS, outcome
 
 N = size_var("n")
 X = te.placeholder((N, 8), "float32", "X")

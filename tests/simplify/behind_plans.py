@@ -1,6 +1,6 @@
 """Mistakes planted behind plans: between the sum of all contributions and the final formulas.
 
-`python -m tests.support.behind_plans [NAME...]` plants each in programs of the table of work and
+`python -m tests.simplify.behind_plans [NAME...]` plants each in programs of the table of work and
 tells which were refused and which changed values unnoticed.
 """
 
