@@ -120,14 +120,14 @@ def _opened(axes: Sequence[Axis], one: Expr, two: Expr) -> Verdict:
     """The same; nothing is said of results of loops, branches and calls that are not the same."""
     verdict = read_back(axes, one, two)
     closed = [
-        dict.fromkeys(r.tensor for r in reads(e) if not _is_given(r.tensor)) for e in (one, two)
+        dict.fromkeys(r.tensor for r in reads(e) if not is_given(r.tensor)) for e in (one, two)
     ]
     if not verdict.holds and closed[0].keys() != closed[1].keys():
         return Verdict(False, "none", "they read results of other loops, branches or calls")
     return verdict
 
 
-def _is_given(t: Tensor) -> bool:
+def is_given(t: Tensor) -> bool:
     return isinstance(t.op, (Placeholder, Constant, Compute))
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from benchmarks.suites.work_table import CASES, gradients
 from benchmarks.work_cases.case import Problem
 from tensorad.autodiff.adjoints import adjoint, gathers
-from tensorad.autodiff.sweep import Sweep
 from tensorad.errors import InternalError, TensoradError
 from tensorad.ir.expr import ONE, TRUE, Axis, Call, Expr, Reduce, Select, add, axis, call, neg
 from tensorad.ir.expr import reduce_expr as reduced
@@ -25,6 +24,8 @@ from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Compute, Placeholder, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, postorder, substitute, topological_ops
 from tensorad.process import forget
+from tensorad.simplify.formula import choose
+from tensorad.simplify.formula.joined import _Joining
 from tensorad.simplify.zeros import eliminate, passes, reduction_stages
 
 Change = Callable[[Expr], Expr | None]
@@ -175,8 +176,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
     *[_in_result(adjoint, "best_gather", c) for c in (*_OTHERS, "loop begins late", "sign turned")],
     *[_in_result(gathers, "without_repeats", c) for c in ("factor lost", "guard dropped")],
     *[_in_tensors(reduction_stages, "_make_stage", c) for c in (*_LOOPS[:3], *_OTHERS[1:])],
-    *[_in_tensors(Sweep, "tidied", c) for c in (*_OTHERS, *_LOOPS[1:3], "sign turned")],
-    *[_in_tensors(Sweep, "joined", c) for c in ("term lost", "factor lost", "sign turned")],
+    *[_in_tensors(choose, "_without_detours", c) for c in (*_OTHERS, *_LOOPS[1:3], "sign turned")],
+    *[_in_tensors(_Joining, "run", c) for c in ("term lost", "factor lost", "sign turned")],
 )
 
 
