@@ -98,9 +98,7 @@ TOP = {
 BRIDGES = {
     "islpy": {
         "simplify/readback/relations.py",
-        "simplify/sets/integer_set.py",
-        "simplify/sets/space.py",
-        "simplify/sets/visit_points.py",
+        *[f"simplify/sets/{n}.py" for n in ("integer_set", "space", "visit_points")],
     },
     "sympy": {"simplify/sympy_bridge.py"},
     "llvmlite": {"codegen/target/object_code.py", "codegen/target/link.py"},
