@@ -22,7 +22,7 @@ from tensorad.ir.visit import (
     substitute_all,
     topological_ops,
 )
-from tensorad.simplify.certify.certificate import is_demanded
+from tensorad.simplify.certify.certificate import is_read_back
 from tensorad.simplify.formula.costs import visits
 from tensorad.simplify.formula.dataflow import over_inputs
 from tensorad.simplify.readback.compare import demand_equal_tensors
@@ -69,7 +69,7 @@ def joined(
         return list(results)
     written = dict.fromkeys(forward)
     found = _Joining(_over_stages(results, order, written, own), own, written, given).run()
-    if is_demanded():
+    if is_read_back():
         for one, other in zip(results, found, strict=True):
             demand_equal_tensors("joined", one, other, [t for op in behind for t in outputs(op)])
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +13,7 @@ from benchmarks.suites.work_table import CASES
 from tensorad import te
 from tensorad.autodiff.adjoints.contributions import Contribution
 from tensorad.autodiff.adjoints.read_back import naive_sum
+from tensorad.config import override
 from tensorad.errors import InternalError
 from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.dtypes import FLOAT32
@@ -42,11 +43,19 @@ from tensorad.simplify.readback.relations import Part, compare_relations
 from tensorad.simplify.readback.samples import compare_samples
 from tensorad.simplify.readback.sums import Sums
 from tensorad.simplify.readback.written_out import stops_at, written_out
+from tests.random.generators import SOAK
 from tests.simplify.behind_plans import FAULTS, outcome
 
+pytestmark = pytest.mark.usefixtures("reading_back")
 N = size_var("n")
 X = te.placeholder((N, 8), "float32", "X")
 x, i, k = axis("x", 0, N), axis("i", 0, N), axis("k", 0, 8)
+
+
+@pytest.fixture(scope="module")
+def reading_back() -> Iterator[None]:
+    with override(debug=("certify", "readback")):
+        yield
 
 
 def total(value: Expr, axes: tuple[Axis, ...], where: Expr = TRUE) -> Expr:
@@ -156,7 +165,7 @@ def test_explained_gradients_are_read_back() -> None:
     assert gradient.readings and all(r.verdict.is_proof for r in gradient.readings)
 
 
-FEW = ("conv k2 s3 p1 dX", "two half lines", "layer_norm, X alone")
+FEW = ("conv k2 s3 p1 dX", "two half lines")
 NAMED = {c.name: c for c in CASES}
 
 
@@ -167,7 +176,7 @@ def test_mistakes_behind_plans_are_refused(fault: object) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
+@pytest.mark.parametrize("fault", FAULTS if SOAK else FAULTS[::4], ids=lambda f: f.name)
 def test_every_mistake_behind_plans_is_refused(fault: object) -> None:
     for name in FEW:
         case = NAMED[name]
