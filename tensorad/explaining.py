@@ -23,6 +23,7 @@ from tensorad.ir.visit import copy_bodies, op_inputs, reads, topological_ops, us
 from tensorad.simplify.certify.certificate import Certificate, certify
 from tensorad.simplify.domain.elimination import Elimination
 from tensorad.simplify.formula.product_order import written_body
+from tensorad.simplify.readback.reading import Reading
 from tensorad.stories import Blocks, Flow, Gradient, Order, Story
 
 _MODES: Final = ("reverse mode", "forward mode")
@@ -127,6 +128,7 @@ def _explain_one(t: Tensor, found: Derivation, sizes: Mapping[str, int] | None) 
     return Gradient(
         result, found.outputs, wrt, about, stories, others, work, most, found.along,
         tuple(_orders(found.outputs, sizes)), tuple(_blocks(result, heard)),
+        tuple([r for r in heard if isinstance(r, Reading)]),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from tensorad.ir.analysis.decisions import Decision, Incoming
 from tensorad.ir.analysis.symbolic_points import Count
 from tensorad.ir.tensor import Control, Saved, Tensor
 from tensorad.simplify.certify.certificate import Certificate
+from tensorad.simplify.readback.reading import Reading
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +94,7 @@ class Gradient:
         along: whether it is a jvp.
         orders: of the forward formulas.
         blocks: calls, branches and loops, each before those inside of it.
+        readings: formulas compared with the sums they came from, with TENSORAD_DEBUG=readback.
     """
 
     tensor: Tensor
@@ -106,6 +108,7 @@ class Gradient:
     along: bool = False
     orders: tuple[Order, ...] = ()
     blocks: tuple[Blocks, ...] = ()
+    readings: tuple[Reading, ...] = ()
 
     @property
     def certificates(self) -> list[Certificate]:

@@ -17,8 +17,11 @@ from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("TENSORAD_DEBUG", "certify")  # read when tensorad is imported
 
+from tensorad.ir.expr import Expr
 from tensorad.simplify.certify import certificate  # after the flag
 from tensorad.simplify.domain.elimination import Elimination
+from tensorad.simplify.readback import compare
+from tensorad.simplify.readback.reading import Reading
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -54,6 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 _proofs: Counter[str] = Counter()
+_readings: Counter[str] = Counter()
 
 
 def pytest_configure() -> None:
@@ -66,6 +70,13 @@ def pytest_configure() -> None:
         return made
 
     certificate.demand = counted
+    told = compare.told
+
+    def read(reading: Reading, naive: Expr, final: Expr) -> certificate.Verdict:
+        _readings[reading.verdict.proof] += 1
+        return told(reading, naive, final)
+
+    compare.told = read
 
 
 @pytest.hookimpl(tryfirst=True)  # before slow tests are left out
@@ -106,6 +117,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker of pytest-xdist hands its counts to the process that reports."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["proofs"] = dict(_proofs)
+        session.config.workeroutput["readings"] = dict(_readings)
         return
     reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = session.config.getoption("--no-skips") and reporter.stats.get("skipped")
@@ -116,12 +128,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)  # known to pytest-xdist only
 def pytest_testnodedown(node: Any) -> None:
     _proofs.update(getattr(node, "workeroutput", {}).get("proofs", {}))
+    _readings.update(getattr(node, "workeroutput", {}).get("readings", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _proofs:
-        ways = ", ".join(f"{n:,} by {proof}" for proof, n in _proofs.most_common())
-        terminalreporter.write_line(f"true certificates of eliminations: {ways}")
+    for what, proofs in (("true certificates of eliminations", _proofs), ("read back", _readings)):
+        if proofs:
+            ways = ", ".join(f"{n:,} by {proof}" for proof, n in proofs.most_common())
+            terminalreporter.write_line(f"{what}: {ways}")
 
 
 @pytest.fixture

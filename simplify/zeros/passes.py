@@ -31,10 +31,11 @@ from tensorad.ir.visit import (
     with_fresh_reductions,
 )
 from tensorad.passes import Pass, bypasses_memo, run_passes
-from tensorad.simplify.certify.certificate import is_demanded
+from tensorad.simplify.certify.certificate import is_demanded, is_read_back
 from tensorad.simplify.domain.memoised import BodyMemo
 from tensorad.simplify.index.algebra import simplify_indices
 from tensorad.simplify.index.linear import linear_form
+from tensorad.simplify.readback.compare import demand_equal
 from tensorad.simplify.zeros.certified_steps import demand_lifting
 from tensorad.simplify.zeros.eliminate import eliminate, solve_sum
 from tensorad.simplify.zeros.lift import (
@@ -188,7 +189,10 @@ def is_told() -> bool:
 
 
 def _run(axes: Sequence[Axis], body: Expr) -> Expr:
-    return run_passes(NONZERO_PASSES, axes, body, BODY)
+    found = run_passes(NONZERO_PASSES, axes, body, BODY)
+    if is_read_back():
+        demand_equal("zeros left out", axes, body, found)
+    return found
 
 
 def is_solved(body: Expr) -> bool:

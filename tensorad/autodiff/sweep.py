@@ -9,6 +9,7 @@ from tensorad.autodiff.adjoints.adjoint import Adjoint, Contribution, Target, st
 from tensorad.autodiff.adjoints.fold_adjoints import adjoint_terms
 from tensorad.autodiff.adjoints.inlining import Uses
 from tensorad.autodiff.adjoints.overwritten import last_writers, overwrites_once, to_first_values
+from tensorad.autodiff.adjoints.read_back import finished
 from tensorad.autodiff.adjoints.shifts import Shifts
 from tensorad.autodiff.adjoints.switched_scans import ScanSwitch
 from tensorad.autodiff.adjoints.transposed import (
@@ -184,7 +185,7 @@ class Sweep:
         """The adjoint of a tensor once all operations are visited."""
         adjoint = self.done.get(x, self.records.adjoint(x))
         if adjoint is None and x in self.targets:
-            adjoint = self.targets[x].finish(f"d{x.name}", True, Uses(0, False))
+            adjoint = finished(self.targets[x], f"d{x.name}", True, Uses(0, False))
         return adjoint
 
     def _visit(self, op: Op) -> None:
@@ -269,7 +270,7 @@ class Sweep:
         target = self.targets.get(t)
         if target is None:
             return self.records.adjoint(t)
-        adjoint = target.finish(f"d{t.name}", t in self.wrt, uses)
+        adjoint = finished(target, f"d{t.name}", t in self.wrt, uses)
         adjoint = adjoint and replace(adjoint, sum_of=target)
         if adjoint and t not in self.wrt and self.shifts.is_shift(t, adjoint, self.done):
             note(Decision((t,), "zero", "shifting it changes nothing: its contributions cancel"))
@@ -296,7 +297,7 @@ class Sweep:
             return None
         name = f"d{t.name}_so_far"
         now = self.kind(t, self.batch, list(self.targets[t].contributions))
-        adjoint = now.finish(name, True, Uses(0, False))
+        adjoint = finished(now, name, True, Uses(0, False))
         return None if adjoint is None else store(adjoint, name)
 
     def _push_seed(self, t: Tensor, seed: Adjoint) -> None:

@@ -97,9 +97,8 @@ TOP = {
 
 BRIDGES = {
     "islpy": {
-        "simplify/sets/integer_set.py",
-        "simplify/sets/space.py",
-        "simplify/sets/visit_points.py",
+        "simplify/readback/relations.py",
+        *[f"simplify/sets/{n}.py" for n in ("integer_set", "space", "visit_points")],
     },
     "sympy": {"simplify/sympy_bridge.py"},
     "llvmlite": {"codegen/target/object_code.py", "codegen/target/link.py"},
@@ -188,8 +187,9 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "bounds": {"index", "sets"},
         "domain": {"index", "sets"},
         "certify": {"index", "sets", "domain"},
-        "zeros": {"index", "sets", "bounds", "domain", "certify"},
-        "formula": {"index", "sets", "bounds", "zeros"},
+        "readback": {"domain", "certify"},
+        "zeros": {"index", "sets", "bounds", "domain", "certify", "readback"},
+        "formula": {"index", "sets", "bounds", "certify", "readback", "zeros"},
         "control": {"index", "bounds", "formula"},
     },
     "tensorad/autodiff": {

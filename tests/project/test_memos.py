@@ -95,6 +95,7 @@ NOT_EMPTIED: Final = {
         "codegen/threads/pool.py": "driver _pool _ends",
         "codegen/threads/native_settings.py": "_words _is_read",
         "codegen/runtime/c_entry.py": "_library",
+        "simplify/readback/relations.py": "_thread",
         "simplify/sets/space.py": "_thread",
     },
     "ends with what it belongs to: an executable, the plan of a nest": {

@@ -1,0 +1,145 @@
+"""Reading back: whether a final formula is the naive sum it came from, and how that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from tensorad import config
+from tensorad.errors import InternalError
+from tensorad.ir.analysis.alike import Key, Numbering, as_value
+from tensorad.ir.analysis.decisions import note
+from tensorad.ir.analysis.facts import facts_about
+from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.expr import Axis, Expr, read
+from tensorad.ir.order import reads, sizes_in
+from tensorad.ir.tensor import Compute, Constant, Placeholder, Tensor
+from tensorad.process import memo
+from tensorad.simplify.certify.certificate import Verdict
+from tensorad.simplify.certify.outcomes import Refuted, Undecided
+from tensorad.simplify.readback.reading import Reading
+from tensorad.simplify.readback.samples import compare_samples
+from tensorad.simplify.readback.sums import Sums
+from tensorad.simplify.readback.written_out import stops_at, written_out
+
+_MEMO_LIMIT: Final = 8192
+_memo: dict[object, Verdict] = memo({})
+
+
+def read_back(outer: Sequence[Axis], naive: Expr, final: Expr) -> Verdict:
+    """Whether two formulas are equal at each point of the outer axes.
+
+    The proof is "structure", "isl", "enumeration", or "samples"; "none" where nothing is known.
+    """
+    if naive is final:
+        return Verdict(True, "structure")
+    key = _key(outer, naive, final)
+    found = _memo.get(key)
+    if found is None:
+        found = _compared(outer, naive, final)
+        if len(_memo) >= _MEMO_LIMIT:
+            _memo.clear()
+        _memo[key] = found
+    return found
+
+
+def _key(outer: Sequence[Axis], naive: Expr, final: Expr) -> Key:
+    numbering = Numbering(as_value, named=False)
+    numbering.axes(outer)
+    roots = numbering.expressions((naive, final))
+    bounds = [b for a in outer for b in (a.lower, a.upper, a.step)]
+    facts = facts_about(sizes_in(*bounds, naive, final))
+    return numbering.key(len(outer), roots, facts, config.current().isl_operations)
+
+
+def _compared(outer: Sequence[Axis], naive: Expr, final: Expr) -> Verdict:
+    try:
+        return Verdict(True, Sums(outer).compare(naive, final))
+    except (Undecided, Refuted) as reason:
+        first = str(reason)
+    try:
+        return Verdict(True, "samples", compare_samples(outer, naive, final))
+    except Undecided as reason:
+        return Verdict(False, "none", f"{first}; {reason}")
+    except Refuted as reason:
+        return Verdict(False, "samples", f"{first}; {reason}")
+
+
+def demand_equal(what: str, outer: Sequence[Axis], naive: Expr, final: Expr) -> Verdict:
+    """The same, noted for reports.
+
+    Raises:
+        InternalError: the formulas are not equal.
+    """
+    return told(Reading(what, read_back(outer, naive, final)), naive, final)
+
+
+def told(reading: Reading, naive: Expr, final: Expr) -> Verdict:
+    """Note what reading a formula back came to.
+
+    Raises:
+        InternalError: the formulas are not equal.
+    """
+    note(reading)
+    if reading.verdict.proof != "none" and not reading.verdict.holds:
+        raise InternalError(
+            f"a final formula is not what it came from: {reading}\n{naive}\n{final}"
+        )
+    return reading.verdict
+
+
+def demand_equal_tensors(
+    what: str, naive: Tensor, final: Tensor, known: Collection[Tensor] = ()
+) -> None:
+    """Two tensors, written out over known ones and those without formulas, are equal.
+
+    Raises:
+        InternalError: they are not.
+    """
+    if naive is final:
+        return
+    axes = compute_axes(naive.shape)
+    one, two = read(naive, axes), read(final, axes)
+    verdict = Verdict(False, "none")
+    stop = dict.fromkeys(known)
+    while True:
+        try:
+            one, two = (written_out(read(t, axes), stops_at(stop)) for t in (naive, final))
+            verdict = _opened(axes, one, two)
+        except Undecided as reason:
+            verdict = Verdict(False, "none", str(reason))
+        if verdict.holds or not stop:
+            break
+        both = dict.fromkeys([r.tensor for r in reads(two)])
+        shared = {r.tensor: None for r in reads(one) if r.tensor in both and r.tensor in stop}
+        stop = {} if len(shared) == len(stop) else shared
+    told(Reading(what, verdict), one, two)
+
+
+def _opened(axes: Sequence[Axis], one: Expr, two: Expr) -> Verdict:
+    """The same; nothing is said of results of loops, branches and calls that are not the same."""
+    verdict = read_back(axes, one, two)
+    closed = [
+        dict.fromkeys(r.tensor for r in reads(e) if not is_given(r.tensor)) for e in (one, two)
+    ]
+    if not verdict.holds and closed[0].keys() != closed[1].keys():
+        return Verdict(False, "none", "they read results of other loops, branches or calls")
+    return verdict
+
+
+def is_given(t: Tensor) -> bool:
+    return isinstance(t.op, (Placeholder, Constant, Compute))
+
+
+def demand_stages(axes: Sequence[Axis], naive: Expr, final: Expr) -> None:
+    """A formula that reads stages is the one whose reductions they are.
+
+    Raises:
+        InternalError: it is not.
+    """
+    known = stops_at([r.tensor for r in reads(naive)])
+    try:
+        verdict = read_back(axes, naive, written_out(final, known))
+    except Undecided as reason:
+        verdict = Verdict(False, "none", str(reason))
+    told(Reading("stages", verdict), naive, final)

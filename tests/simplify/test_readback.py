@@ -1,0 +1,183 @@
+"""Final formulas are compared with the naive sums they came from, by a translation of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import tensorad as ta
+from benchmarks.suites.work_table import CASES
+from tensorad import te
+from tensorad.autodiff.adjoints.contributions import Contribution
+from tensorad.autodiff.adjoints.read_back import naive_sum
+from tensorad.config import override
+from tensorad.errors import InternalError
+from tensorad.ir.combiner import sum_combiner
+from tensorad.ir.dtypes import FLOAT32
+from tensorad.ir.expr import (
+    TRUE,
+    Axis,
+    Expr,
+    axis,
+    call,
+    const,
+    floordiv,
+    logical_and,
+    mod,
+    mul,
+    reduce_expr,
+    select,
+    size_var,
+)
+from tensorad.simplify.certify.outcomes import Refuted, Undecided
+from tensorad.simplify.readback.columns import Columns
+from tensorad.simplify.readback.compare import demand_equal, read_back
+from tensorad.simplify.readback.isl_texts import Texts
+from tensorad.simplify.readback.listing import compare_points
+from tensorad.simplify.readback.monomials import Terms
+from tensorad.simplify.readback.places import Forms
+from tensorad.simplify.readback.relations import Part, compare_relations
+from tensorad.simplify.readback.samples import compare_samples
+from tensorad.simplify.readback.sums import Sums
+from tensorad.simplify.readback.written_out import stops_at, written_out
+from tests.random.generators import SOAK
+from tests.simplify.behind_plans import FAULTS, outcome
+
+pytestmark = pytest.mark.usefixtures("reading_back")
+N = size_var("n")
+X = te.placeholder((N, 8), "float32", "X")
+x, i, k = axis("x", 0, N), axis("i", 0, N), axis("k", 0, 8)
+
+
+@pytest.fixture(scope="module")
+def reading_back() -> Iterator[None]:
+    with override(debug=("certify", "readback")):
+        yield
+
+
+def total(value: Expr, axes: tuple[Axis, ...], where: Expr = TRUE) -> Expr:
+    return reduce_expr(sum_combiner(FLOAT32), (value,), axes, where)
+
+
+def naive() -> Expr:
+    return total(X[i, k], (i, k), x == 2 * i + k)
+
+
+def solved(low: int = 0, shift: int = 0) -> Expr:
+    p = axis("p", low, 8)
+    place = floordiv(x - p + shift, const(2, p.dtype))
+    inside = logical_and(
+        x - p >= 0, x - p < 2 * N, call("eq", mod(x - p, const(2, p.dtype)), const(0, p.dtype))
+    )
+    return select(x >= 0, total(X[place, p], (p,), inside), const(0, FLOAT32))
+
+
+def test_sums_over_other_loops_are_the_same() -> None:
+    assert read_back((x,), naive(), solved()).proof == "isl"
+    assert read_back((x,), naive(), naive()).proof == "structure"
+
+
+@pytest.mark.parametrize("wrong", [lambda: solved(low=1), lambda: solved(shift=2)])
+def test_what_visits_other_places_is_refused(wrong: Callable[[], Expr]) -> None:
+    verdict = read_back((x,), naive(), wrong())
+    assert not verdict.holds
+    with pytest.raises(InternalError, match="is not what it came from"):
+        demand_equal("test", (x,), naive(), wrong())
+
+
+def test_another_factor_is_refused() -> None:
+    twice = mul(const(2.0, FLOAT32), naive())
+    assert not read_back((x,), naive(), twice).holds
+    assert read_back((x,), naive() + naive(), twice).is_proof
+
+
+def test_points_that_share_a_place_are_counted() -> None:
+    y = axis("y", 0, 5)
+    repeated = total(X[y, 0], (axis("p", 0, 3), axis("q", 0, 4)))
+    assert read_back((y,), repeated, mul(const(12.0, FLOAT32), X[y, 0])).proof == "enumeration"
+    assert not read_back((y,), repeated, mul(const(11.0, FLOAT32), X[y, 0])).holds
+
+
+def test_products_of_sizes_are_compared_by_samples() -> None:
+    m = size_var("m")
+    h = te.placeholder((N * m,), "float32", "h")
+    j, y, p = axis("j", 0, N * m), axis("y", 0, m), axis("p", 0, N)
+    one, other = total(h[j], (j,), y == mod(j, m)), total(h[p * m + y], (p,))
+    verdict = read_back((y,), one, other)
+    assert verdict.holds and verdict.proof == "samples"
+    assert "prime field" in compare_samples((y,), one, other)
+    with pytest.raises(Refuted):
+        compare_samples((y,), one, mul(const(2.0, FLOAT32), other))
+
+
+def test_factors_may_leave_sums() -> None:
+    inside = total(X[x, k] * X[x, 0] / X[x, 1], (k,))
+    beside = X[x, 0] * (total(X[x, k], (k,)) / X[x, 1])
+    assert read_back((x,), inside, beside).proof == "structure"
+    assert not read_back((x,), inside, X[x, 1] * total(X[x, k], (k,))).holds
+
+
+def test_terms_forms_and_texts() -> None:
+    (first, second) = Terms().of(X[x, 0] * (X[x, 1] - X[x, 2]))
+    assert [first.number, second.number] == [Fraction(1), Fraction(-1)]
+    forms = Forms()
+    assert forms.of(X[x, 0])[0] == forms.of(X[i + 1, k])[0] != forms.of(te.exp(X[x, 0]))[0]
+    scope = Texts((x,)).scope((k,))
+    assert scope.number(k + 1) == "(l1 + 1)"
+    with pytest.raises(Undecided):
+        scope.number(k * k)
+
+
+def test_points_are_listed() -> None:
+    columns = Columns({}, 100)
+    rows = columns.along(columns.begin(()), (axis("a", 0, 4), axis("b", 0, 4)), ())
+    assert rows.count == 16
+    y, a = axis("y", 0, 3), axis("a", 0, 3)
+    part = Part(Fraction(1), (a,), (a,), (y == a,))
+    compare_points((y,), [part], [Part(Fraction(1), (y,), (), ())], [[[0]]])
+    compare_relations((y,), [part], [Part(Fraction(1), (y,), (), ())], [[[0]]])
+    with pytest.raises(Refuted):
+        compare_points((y,), [part], [], [[[0]]])
+    assert Sums((y,)).outer == (y,)
+
+
+def test_tensors_are_written_out() -> None:
+    y = te.compute((4,), lambda a: te.sum(X[0, k] * a, k), "y")
+    made = written_out(y[x], stops_at([X]))
+    assert [r for r in str(made).split("[") if r.endswith("y")] == []
+
+
+def test_contributions_are_summed_as_they_came() -> None:
+    part = Contribution((k,), TRUE, (k,), lambda batch: X[0, k])
+    y = axis("y", 0, 8)
+    of = te.placeholder((8,), "float32", "of")
+    assert read_back((y,), naive_sum(of, (), (y,), [part]), X[0, y]).is_proof
+
+
+def test_explained_gradients_are_read_back() -> None:
+    a = te.placeholder((6,), "float32", "A")
+    s = te.compute((3,), lambda m: a[2 * m] * a[m], "s")
+    (da,) = ta.vjp(s, [a], np.ones(3, "float32"))
+    (gradient,) = ta.explain(da).gradients
+    assert gradient.readings and all(r.verdict.is_proof for r in gradient.readings)
+
+
+FEW = ("conv k2 s3 p1 dX", "two half lines")
+NAMED = {c.name: c for c in CASES}
+
+
+@pytest.mark.parametrize("fault", FAULTS[::12], ids=lambda f: f.name)
+def test_mistakes_behind_plans_are_refused(fault: object) -> None:
+    case = NAMED["conv k2 s3 p1 dX"]
+    assert outcome(fault, lambda: case.make(0)) != "wrong"  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS if SOAK else FAULTS[::4], ids=lambda f: f.name)
+def test_every_mistake_behind_plans_is_refused(fault: object) -> None:
+    for name in FEW:
+        case = NAMED[name]
+        assert outcome(fault, lambda case=case: case.make(0)) != "wrong"  # type: ignore[arg-type,misc]
