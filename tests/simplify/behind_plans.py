@@ -1,7 +1,8 @@
 """Mistakes planted behind plans: between the sum of all contributions and the final formulas.
 
 `python -m tests.simplify.behind_plans [NAME...]` plants each in programs of the table of work and
-tells which were refused and which changed values unnoticed; it needs TENSORAD_DEBUG=certify,readback.
+tells which were refused and which changed values unnoticed. It needs the flags certify and readback of
+TENSORAD_DEBUG.
 """
 
 from __future__ import annotations
