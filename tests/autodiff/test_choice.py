@@ -23,8 +23,8 @@ from tensorad.ir.analysis.points import evaluate
 from tensorad.ir.expr import Expr, Reduce, size_var
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Compute, Dim, Scan, Scatter, Tensor, dim_expr
-from tests.random.test_random_programs import LARGE, SIZES, choose, differentiate
-from tests.support.program_checks import check_work, like
+from tests.random.test_random_programs import choose, differentiate
+from tests.support.program_checks import LARGE, SIZES, check_work, like
 
 FIXED: tuple[dict[str, int], ...] = ({},)
 

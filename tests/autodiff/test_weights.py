@@ -17,8 +17,8 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Tensor, outputs
 from tensorad.ir.visit import topological_ops
-from tests.random.test_random_programs import SIZES, choose, differentiate
-from tests.support.program_checks import like
+from tests.random.test_random_programs import choose, differentiate
+from tests.support.program_checks import SIZES, like
 
 
 def stored(y: Tensor, wrt: list[Tensor], head: Tensor) -> list[Tensor]:

@@ -1,8 +1,8 @@
 """Mistakes planted behind plans: between the sum of all contributions and the final formulas.
 
 `python -m tests.simplify.behind_plans [NAME...]` plants each in programs of the table of work and
-tells which were refused and which changed values unnoticed. It needs the flags certify and readback of
-TENSORAD_DEBUG.
+tells which were refused and which changed values unnoticed. TENSORAD_DEBUG has to have
+the flags certify and readback.
 """
 
 from __future__ import annotations

@@ -224,6 +224,6 @@ def test_blanks_around_the_commas_of_flags_are_left_out(monkeypatch: pytest.Monk
         config._from_environment()
     assert str(caught.value) == (
         "TENSORAD_DEBUG has the unknown flag 'verfy'.\n"
-        "  hint: use some of ir, verify, check, time, certify, llvm, asm, ir:<pass>, separated by "
-        "commas."
+        "  hint: use some of ir, verify, check, time, certify, readback, llvm, asm, ir:<pass>, "
+        "separated by commas."
     )
