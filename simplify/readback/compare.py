@@ -99,7 +99,8 @@ def demand_equal_tensors(
     if naive is final:
         return
     axes = compute_axes(naive.shape)
-    one, two = read(naive, axes), read(final, axes)
+    one: Expr = read(naive, axes)
+    two: Expr = read(final, axes)
     verdict = Verdict(False, "none")
     stop = dict.fromkeys(known)
     while True:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from tensorad.ir.expr import (
     Axis,
-    Combiner,
     Expr,
     Read,
     call,
@@ -17,6 +16,7 @@ from tensorad.ir.expr import (
     reduce_expr,
     select,
 )
+from tensorad.ir.nominal import Combiner
 from tensorad.ir.order import READ
 from tensorad.ir.tensor import Compute, Scatter, Tensor
 from tensorad.ir.visit import copy_bodies, fresh_axes, rewrite, substitute, substitute_all
@@ -62,7 +62,7 @@ def element(t: Tensor, indices: Sequence[Expr]) -> Expr | None:
 
 def _scattered(op: Scatter, indices: Sequence[Expr]) -> Expr:
     """What was there, and the sum of the updates that go to these indices."""
-    total = const(0, op.dtype) if op.init is None else read(op.init, tuple(indices))
+    total: Expr = const(0, op.dtype) if op.init is None else read(op.init, tuple(indices))
     for u in op.updates:
         new = fresh_axes(op.axes)
         *there, value, condition = substitute_all((*u.indices, u.value, u.condition), new)

@@ -24,7 +24,7 @@ def finished(target: Target, name: str, stored: bool, uses: Uses) -> Adjoint | N
     """The adjoint that a target comes to.
 
     Raises:
-        InternalError: certificates are demanded, and it is not the sum of the contributions.
+        InternalError: with TENSORAD_DEBUG=readback, it is not the sum of the contributions.
     """
     given = list(target.contributions)
     found = target.finish(name, stored, uses)
