@@ -84,7 +84,9 @@ def _elementwise() -> dict[str, LaxCase]:
         (_n(3, 4) > 0, _n(3, 4, seed=1), _n(3, 4, seed=2)),
     )
     made["convert_element_type"] = LaxCase(
-        lambda x: lax.convert_element_type(x, "int64"), lambda x: topi.cast(x, "int64"), (_n(9) * 9,)
+        lambda x: lax.convert_element_type(x, "int64"),
+        lambda x: topi.cast(x, "int64"),
+        (_n(9) * 9,),
     )
     made["stop_gradient"] = LaxCase(
         lambda x: x * lax.stop_gradient(lax.sin(x)),
@@ -199,25 +201,25 @@ def _dynamic_update(x: Any, u: Any, s: Any) -> Any:
     return ta.compute((n,), element, name="Y")
 
 
+def _along(name: str, to: str, axes: Any, **more: Any) -> tuple[Any, Any]:
+    """An operator of `lax` and one of `topi` along axes."""
+    theirs, ours = getattr(lax, name), getattr(topi, to)
+    of_theirs = {"axis": axes} if name.startswith("cum") else {"axes": axes}
+    return lambda x: theirs(x, **of_theirs, **more), lambda x: ours(x, axes, **more)
+
+
 def _reductions() -> dict[str, LaxCase]:
     x = _n(3, 4, 2)
     made = {
-        f"reduce_{name}": LaxCase(
-            lambda x, f=getattr(lax, f"reduce_{name}"): f(x, (0, 2)),
-            lambda x, f=getattr(topi, to): f(x, (0, 2)),
-            (x,),
-        )
-        for name, to in (("sum", "sum"), ("max", "max"), ("min", "min"), ("prod", "prod"))
+        f"reduce_{name}": LaxCase(*_along(f"reduce_{name}", name, (0, 2)), (x,))
+        for name in ("sum", "max", "min", "prod")
     }
     made["argmax"] = LaxCase(lambda x: lax.argmax(x, 1, "int64"), lambda x: topi.argmax(x, 1), (x,))
     made["argmin"] = LaxCase(lambda x: lax.argmin(x, 1, "int64"), lambda x: topi.argmin(x, 1), (x,))
     for name in ("cumsum", "cumprod", "cummax", "cummin"):
         for reverse in (False, True):
-            made[f"{name}{' reversed' * reverse}"] = LaxCase(
-                lambda x, f=getattr(lax, name), r=reverse: f(x, axis=1, reverse=r),
-                lambda x, f=getattr(topi, name), r=reverse: f(x, 1, reverse=r),
-                (x,),
-            )
+            label = f"{name} reversed" if reverse else name
+            made[label] = LaxCase(*_along(name, name, 1, reverse=reverse), (x,))
     made["cumlogsumexp"] = LaxCase(
         lambda x: lax.cumlogsumexp(x, axis=0),
         lambda x: topi.log(topi.cumsum(topi.exp(x), 0)),
@@ -235,9 +237,7 @@ def _reductions() -> dict[str, LaxCase]:
 
 def _windows(x: Any, fold: Any) -> Any:
     p, q = ta.reduce_axis(2, "p"), ta.reduce_axis(3, "q")
-    return ta.compute(
-        (3, 3), lambda i, j: fold(x[2 * i + p, j + q], axis=[p, q]), name="Y"
-    )
+    return ta.compute((3, 3), lambda i, j: fold(x[2 * i + p, j + q], axis=[p, q]), name="Y")
 
 
 def _products() -> dict[str, LaxCase]:
@@ -246,7 +246,11 @@ def _products() -> dict[str, LaxCase]:
             pads = [(options.get("padding", 0),) * 2] * rank
             strides = (options.get("strides", 1),) * rank
             return lax.conv_general_dilated(
-                x, w, strides, pads, rhs_dilation=(options.get("dilation", 1),) * rank,
+                x,
+                w,
+                strides,
+                pads,
+                rhs_dilation=(options.get("dilation", 1),) * rank,
                 feature_group_count=options.get("groups", 1),
             )
 
@@ -264,7 +268,9 @@ def _products() -> dict[str, LaxCase]:
             (_n(2, 3, 4), _n(2, 4, 5)),
         ),
         "batch_matmul": LaxCase(
-            lax.batch_matmul, topi.batch_matmul, (_n(2, 3, 4), _n(2, 4, 2))
+            lax.batch_matmul,
+            lambda a, b: topi.batch_matmul(a, topi.transpose(b, (0, 2, 1))),
+            (_n(2, 3, 4), _n(2, 4, 2)),
         ),
         "conv_general_dilated": conv(2, topi.conv2d, image, _n(2, 4, 3, 2), padding=1),
         "conv with groups": conv(2, topi.conv2d, image, weight, strides=2, padding=1, groups=2),
@@ -300,8 +306,10 @@ def _indexed() -> dict[str, LaxCase]:
 
     def scattered(f: Any, reduction: str, places: Array) -> LaxCase:
         return LaxCase(
-            lambda x, i, u: f(x, i[:, None], u, into),
-            lambda x, i, u: topi.scatter_nd(x, topi.expand_dims(i, 1), u, reduction),
+            lambda x, i, u: f(
+                x, i[:, None], u, into, unique_indices=len(set(places)) == len(places)
+            ),
+            lambda x, i, u: topi.scatter_nd(x, topi.expand_dims(i, 0), u, reduction),
             (_u(4, 3), places, _u(3, 3, seed=5)),
         )
 

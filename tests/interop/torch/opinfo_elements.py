@@ -21,7 +21,7 @@ def floating(x: Any) -> bool:
 
 
 def only(**options: Any) -> None:
-    """Refuse samples with other values of these options than the default, given as (value, default)."""
+    """Refuse samples with an option other than its default, given as (value, default)."""
     for name, (value, default) in options.items():
         if value != default:
             raise NotTakenError(f"{name}={value!r}")
@@ -156,6 +156,8 @@ def _reduction(f: Graph) -> Graph:
 
 def _of_one_axis(f: Graph, second: Graph) -> Graph:
     def graph(x: Any, dim: int, keepdim: bool = False) -> Any:
+        if not x.shape:
+            raise NotTakenError("axes of tensors of no dimension")
         return [f(x, dim, keepdim), second(x, dim, keepdim)]
 
     return graph
@@ -186,29 +188,33 @@ def _spread(root: bool, mean: bool) -> Graph:
 
 
 def _aminmax(x: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
+    if not x.shape:
+        raise NotTakenError("axes of tensors of no dimension")
     return [topi.min(x, dim, keepdim), topi.max(x, dim, keepdim)]
 
 
-def _all(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return topi.min(topi.cast(_truth(x), "int64"), axes_of(dim), keepdim)
+def _all(x: Any, axes: Any, keepdim: bool) -> Any:
+    return topi.min(topi.cast(_truth(x), "int64"), axes, keepdim)
 
 
-def _any(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return topi.max(topi.cast(_truth(x), "int64"), axes_of(dim), keepdim)
+def _any(x: Any, axes: Any, keepdim: bool) -> Any:
+    return topi.max(topi.cast(_truth(x), "int64"), axes, keepdim)
 
 
-def _count_nonzero(x: Any, dim: Any = None) -> Any:
-    return topi.sum(topi.cast(_truth(x), "int64"), axes_of(dim))
+def _count_nonzero(x: Any, axes: Any, keepdim: bool) -> Any:
+    return topi.sum(topi.cast(_truth(x), "int64"), axes, keepdim)
 
 
-def _nansum(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return topi.sum(topi.where(topi.isnan(x), 0.0, x), axes_of(dim), keepdim)
+def _nansum(x: Any, axes: Any, keepdim: bool) -> Any:
+    return topi.sum(topi.where(topi.isnan(x), 0.0, x), axes, keepdim)
 
 
 def _vector_norm(
     x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
     only(dtype=(dtype, None))
+    if not x.shape:
+        x, dim, keepdim = topi.reshape(x, (1,)), None, False
     size, dim = topi.abs(x), axes_of(dim)
     if ord == math.inf:
         return topi.max(size, dim, keepdim)
@@ -229,6 +235,10 @@ def _dist(x: Any, y: Any, p: float = 2) -> Any:
 
 def _mv(a: Any, b: Any) -> Any:
     return topi.matmul(a, b)
+
+
+def _bmm(a: Any, b: Any) -> Any:
+    return topi.batch_matmul(a, topi.transpose(b, (0, 2, 1)))
 
 
 def _sum_of(beta: float, x: Any, alpha: float, product: Any) -> Any:
@@ -270,10 +280,17 @@ def _inner(a: Any, b: Any) -> Any:
 
 
 def _tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
+    if not isinstance(dims, int):
+        pairs = zip(*map(list, dims), strict=True)
+        if any(a.shape[p] != b.shape[q] for p, q in pairs):
+            raise NotTakenError("axes of 1 that are repeated")
     return topi.tensordot(a, b, dims if isinstance(dims, int) else tuple(map(tuple, dims)))
 
 
 def _einsum(operands: Any, subscripts: str) -> Any:
+    given, _, made = subscripts.partition("->")
+    if "..." in given and made and "..." not in made:
+        raise NotTakenError("sums over axes without letters")
     return topi.einsum(subscripts, *operands)
 
 
@@ -372,14 +389,14 @@ ELEMENTS: Final[dict[str, Graph]] = {
         for end in ("", "|unbiased")
     },
     "aminmax": _aminmax,
-    "all": _all,
-    "any": _any,
-    "count_nonzero": _count_nonzero,
-    "nansum": _nansum,
+    "all": _reduction(_all),
+    "any": _reduction(_any),
+    "count_nonzero": _reduction(_count_nonzero),
+    "nansum": _reduction(_nansum),
     "linalg.vector_norm": _vector_norm,
     "dist": _dist,
     "mm": _mv,
-    "bmm": topi.batch_matmul,
+    "bmm": _bmm,
     "matmul": _mv,
     "__rmatmul__": _swapped(topi.matmul),
     "mv": _mv,
@@ -397,7 +414,7 @@ ELEMENTS: Final[dict[str, Graph]] = {
     "addmm|decomposed": _plus(topi.matmul),
     "addmv": _plus(topi.matmul),
     "addr": _plus(_outer),
-    "baddbmm": _plus(topi.batch_matmul),
-    "addbmm": _plus(lambda a, b: topi.sum(topi.batch_matmul(a, b), 0)),
+    "baddbmm": _plus(_bmm),
+    "addbmm": _plus(lambda a, b: topi.sum(_bmm(a, b), 0)),
     "nn.functional.bilinear": _bilinear,
 }  # fmt: skip

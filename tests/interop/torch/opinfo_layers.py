@@ -26,24 +26,41 @@ def _plain(f: Graph, *names: str) -> Graph:
     """A function with these options of PyTorch's names, in place or not."""
 
     def graph(x: Any, *given: Any, inplace: bool = False, **options: Any) -> Any:
-        return f(x, *given, **{{"alpha": "alpha", "negative_slope": "alpha"}.get(k, k): v
-                               for k, v in options.items()})
+        return f(
+            x,
+            *given,
+            **{
+                {"alpha": "alpha", "negative_slope": "alpha"}.get(k, k): v
+                for k, v in options.items()
+            },
+        )
 
     return graph
 
 
 def _conv(rank: int, f: Graph) -> Graph:
     def graph(
-        x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
-        dilation: Any = 1, groups: int = 1,
+        x: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
     ) -> Any:
         if isinstance(padding, str):
             stride_free = stride in (1, (1,) * rank)
             padding = _same(weight, dilation, rank) if padding == "same" and stride_free else 0
         single = len(x.shape) == rank + 1
         x = topi.expand_dims(x, 0) if single else x
-        y = f(x, weight, strides=_sides(stride), padding=_sides(padding),
-              dilation=_sides(dilation), groups=groups)
+        y = f(
+            x,
+            weight,
+            strides=_sides(stride),
+            padding=_sides(padding),
+            dilation=_sides(dilation),
+            groups=groups,
+        )
         y = y if bias is None else topi.bias_add(y, bias)
         return topi.squeeze(y, 0) if single else y
 
@@ -67,13 +84,26 @@ def _sides(value: Any) -> Any:
 
 def _transposed(rank: int, f: Graph) -> Graph:
     def graph(
-        x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0,
-        output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+        x: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
     ) -> Any:
         single = len(x.shape) == rank + 1
         x = topi.expand_dims(x, 0) if single else x
-        y = f(x, weight, strides=_sides(stride), padding=_sides(padding),
-              output_padding=_sides(output_padding), dilation=_sides(dilation), groups=groups)
+        y = f(
+            x,
+            weight,
+            strides=_sides(stride),
+            padding=_sides(padding),
+            output_padding=_sides(output_padding),
+            dilation=_sides(dilation),
+            groups=groups,
+        )
         y = y if bias is None else topi.bias_add(y, bias)
         return topi.squeeze(y, 0) if single else y
 
@@ -89,8 +119,13 @@ def _batched(rank: int, f: Callable[[Any], Any], x: Any) -> Any:
 
 def _avg_pool(rank: int, f: Graph) -> Graph:
     def graph(
-        x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-        count_include_pad: bool = True, divisor_override: int | None = None,
+        x: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
     ) -> Any:
         only(divisor_override=(divisor_override, None))
         kernel = _sides(kernel_size)
@@ -106,8 +141,13 @@ def _avg_pool(rank: int, f: Graph) -> Graph:
 
 def _max_pool(rank: int, f: Graph) -> Graph:
     def graph(
-        x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-        ceil_mode: bool = False, return_indices: bool = False,
+        x: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
     ) -> Any:
         only(return_indices=(return_indices, False))
         if dilation not in (1, (1,) * rank):
@@ -125,9 +165,7 @@ def _adaptive(rank: int, kind: str) -> Graph:
     def graph(x: Any, output_size: Any, return_indices: bool = False) -> Any:
         only(return_indices=(return_indices, False))
         sizes = (output_size,) * rank if isinstance(output_size, int) else tuple(output_size)
-        sizes = tuple(
-            n if s is None else s for s, n in zip(sizes, x.shape[-rank:], strict=True)
-        )
+        sizes = tuple(n if s is None else s for s, n in zip(sizes, x.shape[-rank:], strict=True))
         return _batched(rank, lambda x: topi.adaptive_pool(x, sizes, kind), x)
 
     return graph
@@ -140,9 +178,7 @@ def _layer_norm(
     return topi.layer_norm(x, weight, bias, axes, eps)
 
 
-def _rms_norm(
-    x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
-) -> Any:
+def _rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
     if len(normalized_shape) != 1:
         raise NotTakenError("several axes")
     return topi.rms_norm(x, weight, -1, 2.220446049250313e-16 if eps is None else eps)
@@ -155,8 +191,14 @@ def _group_norm(
 
 
 def _batch_norm(
-    x: Any, mean: Any, variance: Any, weight: Any = None, bias: Any = None,
-    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+    x: Any,
+    mean: Any,
+    variance: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
 ) -> Any:
     if training:
         mean = variance = None
@@ -164,8 +206,14 @@ def _batch_norm(
 
 
 def _instance_norm(
-    x: Any, mean: Any = None, variance: Any = None, weight: Any = None, bias: Any = None,
-    use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
+    x: Any,
+    mean: Any = None,
+    variance: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
 ) -> Any:
     only(use_input_stats=(use_input_stats, True))
     return topi.instance_norm(x, weight, bias, eps)
@@ -195,7 +243,9 @@ def _kl_div(x: Any, target: Any, log_target: bool = False) -> Any:
 
 
 def _of_classes(f: Graph) -> Graph:
-    def graph(x: Any, target: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0) -> Any:
+    def graph(
+        x: Any, target: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0
+    ) -> Any:
         only(ignore_index=(ignore_index, -100), label_smoothing=(label_smoothing, 0.0))
         if len(x.shape) != 2 or len(target.shape) != 1:
             raise NotTakenError("other than rows of classes")
@@ -222,8 +272,13 @@ def _interpolate(mode: str) -> Graph:
     names = {"nearest": "nearest", "nearest-exact": "nearest", "bicubic": "cubic"}
 
     def graph(
-        x: Any, size: Any = None, scale_factor: Any = None, *, mode: str = mode,
-        align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
+        x: Any,
+        size: Any = None,
+        scale_factor: Any = None,
+        *,
+        mode: str = mode,
+        align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
         antialias: bool = False,
     ) -> Any:
         only(antialias=(antialias, False))
@@ -242,8 +297,12 @@ def _interpolate(mode: str) -> Graph:
         if nearest:
             coordinates, rounding = nearest
         return topi.interpolate(
-            x, sizes=sizes, axes=list(range(2, rank + 2)), mode=names.get(mode, "linear"),
-            coordinates=coordinates, rounding=rounding,
+            x,
+            sizes=sizes,
+            axes=list(range(2, rank + 2)),
+            mode=names.get(mode, "linear"),
+            coordinates=coordinates,
+            rounding=rounding,
         )
 
     return graph
@@ -272,6 +331,7 @@ def _pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
 
 
 def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    only(threshold=(threshold, 20))
     return topi.softplus(x, beta)
 
 
@@ -281,11 +341,20 @@ def _glu(x: Any, dim: int = -1) -> Any:
 
 
 def _prelu(x: Any, weight: Any) -> Any:
-    if len(x.shape) < 2 or not weight.shape:
-        raise NotTakenError("tensors without channels, and one number for all")
-    if weight.shape[0] != x.shape[1]:
-        weight = topi.broadcast_to(weight, (x.shape[1],))
-    return topi.prelu(x, weight)
+    channels = x.shape[1] if len(x.shape) > 1 else 1
+    flat = x if len(x.shape) > 1 else topi.reshape(x, (math.prod(x.shape), 1))
+    weight = topi.broadcast_to(weight, (channels,))
+    return topi.reshape(topi.prelu(flat, weight), tuple(x.shape))
+
+
+def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    lead = tuple(x.shape[:-1])
+    rows = topi.reshape(x, (math.prod(lead), x.shape[-1]))
+    if len(weight.shape) == 1:
+        y = topi.dense(rows, topi.expand_dims(weight, 0))
+        y = topi.reshape(y, lead)
+        return y if bias is None else topi.add(y, bias)
+    return topi.reshape(topi.dense(rows, weight, bias), (*lead, weight.shape[0]))
 
 
 def _lrn(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
@@ -299,8 +368,16 @@ def _hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0, **other: Any)
 
 
 def _triplet(
-    a: Any, p: Any, n: Any, *, margin: float = 1.0, p_norm: float = 2, eps: float = 1e-6,
-    swap: bool = False, reduction: str = "mean", **other: Any,
+    a: Any,
+    p: Any,
+    n: Any,
+    *,
+    margin: float = 1.0,
+    p_norm: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+    **other: Any,
 ) -> Any:
     only(swap=(swap, False), reduction=(reduction, "mean"), p=(other.get("p", 2), 2))
     if len(a.shape) != 2:
@@ -327,7 +404,7 @@ LAYERS: Final[dict[str, Graph]] = {
     "nn.functional.hardtanh": _hardtanh,
     "nn.functional.glu": _glu,
     "nn.functional.prelu": _prelu,
-    "nn.functional.linear": topi.dense,
+    "nn.functional.linear": _linear,
     "nn.functional.conv1d": _conv(1, topi.conv1d),
     "nn.functional.conv2d": _conv(2, topi.conv2d),
     "nn.functional.conv3d": _conv(3, topi.conv3d),

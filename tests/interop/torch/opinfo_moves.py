@@ -86,8 +86,8 @@ def _expand(x: Any, *shape: Any) -> Any:
     )
 
 
-def _flip(x: Any, *dims: Any) -> Any:
-    axes = _list_of(dims)
+def _flip(x: Any, dims: Any, *more: int) -> Any:
+    axes = _list_of([dims, *more] if more else [dims])
     return topi.flip(x, axes) if axes else topi.reshape(x, tuple(x.shape))
 
 
@@ -225,7 +225,10 @@ def _index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -
     if not x.shape or not index.shape:
         raise NotTakenError("tensors of no dimension")
     source = source if alpha == 1 else topi.multiply(source, alpha)
-    return topi.scatter_add(x, index, source, dim)
+    beside = [1] * len(x.shape)
+    beside[dim] = index.shape[0]
+    places = topi.broadcast_to(topi.reshape(index, tuple(beside)), tuple(source.shape))
+    return topi.scatter_add(x, places, source, dim)
 
 
 def _prefix(f: Graph) -> Graph:
@@ -236,12 +239,6 @@ def _prefix(f: Graph) -> Graph:
         return f(x, dim)
 
     return graph
-
-
-def _logcumsumexp(x: Any, dim: int) -> Any:
-    if not x.shape:
-        raise NotTakenError("tensors of no dimension")
-    return topi.log(topi.cumsum(topi.exp(x), dim))
 
 
 def _triangle(f: Graph) -> Graph:
@@ -374,7 +371,6 @@ MOVES: Final[dict[str, Graph]] = {
     "cumprod": _prefix(topi.cumprod),
     "cummax": _prefix(topi.cummax),
     "cummin": _prefix(topi.cummin),
-    "logcumsumexp": _logcumsumexp,
     "tril": _triangle(topi.tril),
     "triu": _triangle(topi.triu),
     "diagonal": _diagonal,
