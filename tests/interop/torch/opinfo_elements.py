@@ -16,10 +16,6 @@ class NotTakenError(Exception):
     """The operator of `topi` has no such argument; the text says which."""
 
 
-def floating(x: Any) -> bool:
-    return isinstance(x, float) or (hasattr(x, "dtype") and str(x.dtype).startswith("float"))
-
-
 def only(**options: Any) -> None:
     """Refuse samples with an option other than its default, given as (value, default)."""
     for name, (value, default) in options.items():
@@ -29,6 +25,13 @@ def only(**options: Any) -> None:
 
 def _unary(f: Graph) -> Graph:
     return lambda x: f(x)
+
+
+def place(dim: int, rank: int) -> int:
+    """The number of an axis, from the start."""
+    if not -max(rank, 1) <= dim < max(rank, 1):
+        raise NotTakenError(f"axis {dim} of {rank}")
+    return dim % max(rank, 1)
 
 
 def _is_number(x: Any) -> bool:
@@ -60,6 +63,8 @@ def _reversed_minus(x: Any, y: Any, *, alpha: float = 1) -> Any:
 
 
 def _truth(x: Any) -> Any:
+    if _is_number(x):
+        raise NotTakenError("truth of numbers")
     return x if str(x.dtype) == "bool" else topi.not_equal(x, 0)
 
 
@@ -315,7 +320,8 @@ def _mean_of_two(x: Any) -> Any:
 
 
 def _trace(x: Any) -> Any:
-    return topi.einsum("ii->", x)
+    n = min(x.shape)
+    return topi.einsum("ii->", topi.strided_slice(x, [0, 0], [n, n]))
 
 
 ELEMENTS: Final[dict[str, Graph]] = {

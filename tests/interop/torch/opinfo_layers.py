@@ -49,8 +49,9 @@ def _conv(rank: int, f: Graph) -> Graph:
         groups: int = 1,
     ) -> Any:
         if isinstance(padding, str):
-            stride_free = stride in (1, (1,) * rank)
-            padding = _same(weight, dilation, rank) if padding == "same" and stride_free else 0
+            if stride not in (1, (1,) * rank) and padding == "same":
+                raise NotTakenError("one size in steps")
+            padding = _same(weight, dilation, rank) if padding == "same" else 0
         single = len(x.shape) == rank + 1
         x = topi.expand_dims(x, 0) if single else x
         y = f(
@@ -192,8 +193,8 @@ def _group_norm(
 
 def _batch_norm(
     x: Any,
-    mean: Any,
-    variance: Any,
+    running_mean: Any,
+    running_var: Any,
     weight: Any = None,
     bias: Any = None,
     training: bool = False,
@@ -201,14 +202,14 @@ def _batch_norm(
     eps: float = 1e-5,
 ) -> Any:
     if training:
-        mean = variance = None
-    return topi.batch_norm(x, weight, bias, mean, variance, 1, eps)
+        running_mean = running_var = None
+    return topi.batch_norm(x, weight, bias, running_mean, running_var, 1, eps)
 
 
 def _instance_norm(
     x: Any,
-    mean: Any = None,
-    variance: Any = None,
+    running_mean: Any = None,
+    running_var: Any = None,
     weight: Any = None,
     bias: Any = None,
     use_input_stats: bool = True,
@@ -221,25 +222,28 @@ def _instance_norm(
 
 def _loss(f: Graph) -> Graph:
     def graph(x: Any, target: Any, *, reduction: str = "mean", **options: Any) -> Any:
-        if reduction != "mean":
-            raise NotTakenError(f"reduction={reduction!r}")
+        if reduction not in ("mean", "sum"):
+            raise NotTakenError("losses of single elements")
         for name, value in options.items():
             if name == "weight" and value is not None:
                 raise NotTakenError("weights")
         options.pop("weight", None)
-        return f(x, target, **options)
+        mean = f(x, target, **options)
+        count = math.prod(target.shape)
+        return topi.multiply(mean, count) if reduction == "sum" else mean
 
     return graph
+
+
+def _smooth(x: Any, target: Any, beta: float = 1.0) -> Any:
+    if beta == 0:
+        raise NotTakenError("beta=0, which is another loss")
+    return topi.smooth_l1_loss(x, target, beta)
 
 
 def _bce(x: Any, target: Any, *, pos_weight: Any = None) -> Any:
     only(pos_weight=(pos_weight, None))
     return topi.binary_cross_entropy(x, target)
-
-
-def _kl_div(x: Any, target: Any, log_target: bool = False) -> Any:
-    only(log_target=(log_target, False))
-    raise NotTakenError("means over all elements")
 
 
 def _of_classes(f: Graph) -> Graph:
@@ -331,8 +335,8 @@ def _pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
 
 
 def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    only(threshold=(threshold, 20))
-    return topi.softplus(x, beta)
+    straight = topi.greater(topi.multiply(x, beta), threshold)
+    return topi.where(straight, x, topi.softplus(x, beta))
 
 
 def _glu(x: Any, dim: int = -1) -> Any:
@@ -430,7 +434,7 @@ LAYERS: Final[dict[str, Graph]] = {
     "nn.functional.normalize": _normalize,
     "nn.functional.mse_loss": _loss(topi.mse_loss),
     "nn.functional.l1_loss": _loss(topi.l1_loss),
-    "nn.functional.smooth_l1_loss": _loss(topi.smooth_l1_loss),
+    "nn.functional.smooth_l1_loss": _loss(_smooth),
     "nn.functional.binary_cross_entropy_with_logits": _loss(_bce),
     "nn.functional.cross_entropy": _loss(_of_classes(topi.cross_entropy)),
     "nn.functional.nll_loss": _loss(_of_classes(topi.nll_loss)),

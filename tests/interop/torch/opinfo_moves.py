@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import tensorad as ta
 from tensorad import topi
-from tests.interop.torch.opinfo_elements import NotTakenError, only
+from tests.interop.torch.opinfo_elements import NotTakenError, only, place
 
 Graph = Callable[..., Any]
 
@@ -56,13 +56,17 @@ def _swap(x: Any, a: int = -2, b: int = -1) -> Any:
 
 
 def _t(x: Any) -> Any:
+    if len(x.shape) > 2:
+        raise NotTakenError("more than two axes")
     return topi.transpose(x) if len(x.shape) == 2 else x
 
 
 def _movedim(x: Any, source: Any, to: Any) -> Any:
     rank = len(x.shape)
-    sources = [s % rank for s in ([source] if isinstance(source, int) else source)]
-    targets = [t % rank for t in ([to] if isinstance(to, int) else to)]
+    sources = [place(s, rank) for s in ([source] if isinstance(source, int) else source)]
+    targets = [place(t, rank) for t in ([to] if isinstance(to, int) else to)]
+    if len({*sources}) != len({*targets}) or len(sources) != len({*targets}):
+        raise NotTakenError("axes that are named twice")
     order = [d for d in range(rank) if d not in sources]
     for target, s in sorted(zip(targets, sources, strict=True)):
         order.insert(target, s)
@@ -102,7 +106,9 @@ def _roll(x: Any, shifts: Any, dims: Any = None) -> Any:
 
 
 def _rot90(x: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
-    a, b = dims
+    a, b = (place(d, len(x.shape)) for d in dims)
+    if a == b:
+        raise NotTakenError("one axis twice")
     for _ in range(k % 4):
         x = _swap(topi.flip(x, [b]), a, b)
     return topi.reshape(x, tuple(x.shape)) if k % 4 == 0 else x
@@ -169,7 +175,7 @@ def _unfold(x: Any, dim: int, size: int, step: int) -> Any:
 
 
 def _gather(x: Any, dim: int, index: Any, **other: Any) -> Any:
-    if len(index.shape) != len(x.shape) or not x.shape:
+    if len(index.shape) != len(x.shape) or not x.shape or "out" in other:
         raise NotTakenError("tensors of no dimension")
     dim %= len(x.shape)
     x = _cut(x, index.shape, dim)
@@ -209,7 +215,7 @@ def _scatter(reduction: str | None = None) -> Graph:
         chosen = more[0] if more else other.get("reduce", reduction)
         if chosen == "mean" or not other.get("include_self", True):
             raise NotTakenError("means, and folds without the tensor itself")
-        if not x.shape or not hasattr(src, "shape"):
+        if not x.shape or not hasattr(src, "shape") or "out" in other:
             raise NotTakenError("tensors of no dimension, and numbers")
         if any(n > m for n, m in zip(index.shape, src.shape, strict=True)):
             raise NotTakenError("more positions than elements")
@@ -262,7 +268,7 @@ def _diagonal_last(x: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 
 def _part(x: Any, dim: int, start: int, length: int) -> Any:
-    dim %= len(x.shape)
+    dim = place(dim, len(x.shape))
     begin = [0] * len(x.shape)
     end = list(x.shape)
     begin[dim], end[dim] = start, start + length
@@ -272,7 +278,10 @@ def _part(x: Any, dim: int, start: int, length: int) -> Any:
 def _narrow(x: Any, dim: int, start: Any, length: int) -> Any:
     if not isinstance(start, int):
         raise NotTakenError("a start that is data")
-    return _part(x, dim, start % x.shape[dim] if start < 0 else start, length)
+    n = x.shape[place(dim, len(x.shape))] if x.shape else 0
+    if not -n <= start <= n:
+        raise NotTakenError("a start outside")
+    return _part(x, dim, start % n if start < 0 else start, length)
 
 
 def _select(x: Any, dim: int, index: int) -> Any:
@@ -304,6 +313,8 @@ def _chunk(x: Any, chunks: int, dim: int = 0) -> list[Any]:
 def _diff(x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
     parts = [p for p in (prepend, x, append) if p is not None]
     x = topi.concatenate(parts, dim) if len(parts) > 1 else x
+    if n < 0:
+        raise NotTakenError("a negative order")
     for _ in range(n):
         size = x.shape[dim]
         if size < 2:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+import traceback
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from tests.interop.torch.opinfo_table import (  # noqa: E402
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 SOAK: Final = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
-SAMPLES: Final = None if SOAK else 12
+SAMPLES: Final = 10**6 if SOAK else 8
 SMALL: Final = 150  # elements the interpreter is quick with
 COMPILED: Final = 2  # samples whose machine code runs as well
 OPS: Final = {o.name + ("|" + o.variant_test_name if o.variant_test_name else ""): o for o in op_db}
@@ -48,7 +48,7 @@ class Lifted:
     @staticmethod
     def _torch(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            return leaf.detach().clone().requires_grad_(leaf.is_floating_point())
+            return leaf.detach().clone().requires_grad_(leaf.requires_grad)
         return leaf
 
     def _placeholder(self, leaf: Any) -> Any:
@@ -80,7 +80,7 @@ class Lifted:
 def _samples(name: str, dtype: Any) -> Iterator[Any]:
     torch.manual_seed(0)
     made = OPS[name].sample_inputs("cpu", dtype, requires_grad=dtype.is_floating_point)
-    return itertools.islice(made, SAMPLES)
+    return iter(made)
 
 
 def _random(like: Any) -> Any:
@@ -98,7 +98,7 @@ class Asked:
         self.bindings = lifted.values()
         self.tensors: dict[str, list[Any]] = {"value": ys}
         self.wanted: dict[str, list[Any]] = {"value": results}
-        floats = [k for k, t in enumerate(leaves) if t.is_floating_point()]
+        floats = [k for k, t in enumerate(leaves) if t.requires_grad]
         pairs = [(y, r) for y, r in zip(ys, results, strict=True) if r.requires_grad]
         if floats and pairs and self.op.supports_autograd:
             xs = [lifted.inputs[k] for k in floats]
@@ -207,6 +207,8 @@ def test_values_and_derivatives(name: str) -> None:
         for kind, text in asked.compare(compiled=taken < COMPILED).items():
             differ.setdefault(kind, f"{sample.summary()}\n{text}")
         taken += 1
+        if taken == SAMPLES:
+            break
     assert taken, refused
     kinds, reason = DIFFERENCES.get(name, (frozenset(), ""))
     assert kinds == frozenset(differ), "\n".join([name, reason, *map(str, differ.items())])
@@ -229,22 +231,41 @@ def test_values_in_float32(name: str) -> None:
         return
 
 
+def _refused(name: str, sample: Any) -> bool:
+    """Whether the sample is, by tensorad or because the table has no such arguments."""
+    try:
+        lifted = Lifted(sample)
+        graph = lifted.graph(name)
+        if not all(t.is_floating_point() for t in lifted.leaves):  # positions, checked in calls
+            ta.evaluate(graph if len(graph) > 1 else graph[0], lifted.values())
+    except (NotTakenError, TensoradError):
+        return True
+    except (AttributeError, LookupError, TypeError, ValueError, ZeroDivisionError) as error:
+        where = traceback.extract_tb(error.__traceback__)[-1].filename
+        if "opinfo" not in where:
+            raise
+        return True
+    return False
+
+
+def _reason(message: str) -> str:
+    """The part of PyTorch's message by which tensorad is more lenient."""
+    return next(
+        (part for part in LENIENT if part == message or (part and part in message)), message
+    )
+
+
 @pytest.mark.parametrize("name", [n for n in TABLE if OPS[n].error_inputs_func is not None])
 def test_bad_inputs_are_refused(name: str) -> None:
-    accepted = []
-    for bad in OPS[name].error_inputs("cpu"):
-        try:
-            Lifted(bad.sample_input).graph(name)
-        except (NotTakenError, TensoradError):
-            continue
-        except TypeError as error:  # the table's own function has no such parameter
-            assert "argument" in str(error)
-            continue
-        accepted.append(f"{bad.sample_input.summary()}: {bad.error_regex}")
-    assert bool(accepted) == (name in LENIENT), "\n".join(accepted)
+    accepted = {
+        _reason(str(bad.error_regex))
+        for bad in OPS[name].error_inputs("cpu")
+        if not _refused(name, bad.sample_input)
+    }
+    assert accepted <= set(LENIENT), accepted
 
 
 def test_the_table_is_long_and_its_lists_name_its_rows() -> None:
     assert len(TABLE) >= 110
     assert set(TABLE) <= set(OPS)
-    assert set(DIFFERENCES) | set(LENIENT) <= set(TABLE)
+    assert set(DIFFERENCES) | VALUES_ALONE <= set(TABLE)
