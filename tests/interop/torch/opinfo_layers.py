@@ -201,6 +201,8 @@ def _batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
+    if len(x.shape) < 2:
+        raise NotTakenError("tensors without channels")
     if training:
         running_mean = running_var = None
     return topi.batch_norm(x, weight, bias, running_mean, running_var, 1, eps)
@@ -259,7 +261,7 @@ def _of_classes(f: Graph) -> Graph:
 
 
 def _embedding(
-    indices: Any, weight: Any, padding_idx: Any = None, max_norm: Any = None, **other: Any
+    weight: Any, indices: Any, padding_idx: Any = None, max_norm: Any = None, **other: Any
 ) -> Any:
     only(padding_idx=(padding_idx, None), max_norm=(max_norm, None))
     if other.get("scale_grad_by_freq") or other.get("sparse"):

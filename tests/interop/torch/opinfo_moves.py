@@ -279,9 +279,10 @@ def _narrow(x: Any, dim: int, start: Any, length: int) -> Any:
     if not isinstance(start, int):
         raise NotTakenError("a start that is data")
     n = x.shape[place(dim, len(x.shape))] if x.shape else 0
-    if not -n <= start <= n:
-        raise NotTakenError("a start outside")
-    return _part(x, dim, start % n if start < 0 else start, length)
+    start = start + n if start < 0 else start
+    if not 0 <= start <= start + length <= n:
+        raise NotTakenError("elements outside")
+    return _part(x, dim, start, length)
 
 
 def _select(x: Any, dim: int, index: int) -> Any:
