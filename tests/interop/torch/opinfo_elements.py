@@ -34,7 +34,7 @@ def place(dim: int, rank: int) -> int:
     return dim % max(rank, 1)
 
 
-def _is_number(x: Any) -> bool:
+def is_number(x: Any) -> bool:
     return isinstance(x, (int, float))
 
 
@@ -63,7 +63,7 @@ def _reversed_minus(x: Any, y: Any, *, alpha: float = 1) -> Any:
 
 
 def _truth(x: Any) -> Any:
-    if _is_number(x):
+    if is_number(x):
         raise NotTakenError("truth of numbers")
     return x if str(x.dtype) == "bool" else topi.not_equal(x, 0)
 
@@ -78,7 +78,7 @@ def _formula(f: Graph) -> Graph:
 
 
 def _clamp(x: Any, min: Any = None, max: Any = None) -> Any:
-    if _is_number(min) and _is_number(max):
+    if is_number(min) and is_number(max):
         return topi.clip(x, min, max)
     if min is not None:
         x = topi.maximum(x, min)
@@ -126,7 +126,7 @@ def _where_method(x: Any, condition: Any, y: Any) -> Any:
 
 
 def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
-    if _is_number(value) and isinstance(value, int):
+    if is_number(value) and isinstance(value, int):
         value = float(value)
     return topi.where(mask, value, x)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tensorad import topi
-from tests.interop.torch.opinfo_elements import NotTakenError, only
+from tests.interop.torch.opinfo_elements import NotTakenError, is_number, only
 
 Graph = Callable[..., Any]
 
@@ -290,7 +290,7 @@ def _interpolate(mode: str) -> Graph:
         only(antialias=(antialias, False))
         rank = len(x.shape) - 2
         if size is None:
-            factors = (scale_factor,) * rank if _is_number(scale_factor) else scale_factor
+            factors = (scale_factor,) * rank if is_number(scale_factor) else scale_factor
             size = [math.floor(n * f) for n, f in zip(x.shape[2:], factors, strict=True)]
             if any(s != n * f for s, n, f in zip(size, x.shape[2:], factors, strict=True)):
                 raise NotTakenError("scales that do not divide")
@@ -312,10 +312,6 @@ def _interpolate(mode: str) -> Graph:
         )
 
     return graph
-
-
-def _is_number(x: Any) -> bool:
-    return isinstance(x, (int, float))
 
 
 def _pixel_shuffle(x: Any, upscale_factor: int) -> Any:

@@ -314,8 +314,8 @@ def _chunk(x: Any, chunks: int, dim: int = 0) -> list[Any]:
 def _diff(x: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
     parts = [p for p in (prepend, x, append) if p is not None]
     x = topi.concatenate(parts, dim) if len(parts) > 1 else x
-    if n < 0:
-        raise NotTakenError("a negative order")
+    if n < 1:
+        raise NotTakenError("no differences")
     for _ in range(n):
         size = x.shape[dim]
         if size < 2:
