@@ -20,20 +20,27 @@ DIFFERENCES: Final[dict[str, tuple[frozenset[str], str]]] = {
         "PyTorch's slope is 1/6 rounded to 32 bits",
     ),
 }
-# What PyTorch refuses and tensorad takes, by a part of PyTorch's message ("" is the whole of one).
-LENIENT: Final[dict[str, str]] = {
-    "": "numbers are operands",
-    "Negation": "bools are integers in arithmetic",
-    "only supports a 0-dimensional value": "values broadcast",
-    "could not infer output dtype": "means of integers are floats",
-    "over an empty dimension": "a fold of nothing is its identity",
-    "reduction": "a fold of nothing is its identity",
-    "only tensors with up to 64 dims": "any number of axes",
-    "to be equal to src.dtype": "data types are promoted",
-    "should be the same": "data types are promoted",
-    "min_val cannot be greater": "the upper bound wins, as in NumPy",
-    "at most half of effective kernel size": "windows may lie in the padding",
-    "optional 0 dim batch size": "any extent may be 0",
-    "to have positive length": "any extent may be 0",
-    "margin must be greater than 0": "a margin may be negative",
+# What PyTorch refuses and tensorad takes, by a part of PyTorch's message ("" is the whole of one):
+# an OpInfo that has it, and the reason.
+LENIENT: Final[dict[str, tuple[str, str]]] = {
+    "": ("eq", "numbers are operands"),
+    "Negation": ("neg", "bools are integers in arithmetic"),
+    "only supports a 0-dimensional value": ("masked_fill", "values broadcast"),
+    "could not infer output dtype": ("mean", "means of integers are floats"),
+    "over an empty dimension": ("aminmax", "a fold of nothing is its identity"),
+    "reduction": ("amax", "a fold of nothing is its identity"),
+    "only tensors with up to 64 dims": ("amin", "any number of axes"),
+    "to be equal to src.dtype": ("scatter", "data types are promoted"),
+    "should be the same": ("nn.functional.conv1d", "data types are promoted"),
+    "min_val cannot be greater": ("nn.functional.hardtanh", "the upper bound wins, as in NumPy"),
+    "at most half of effective kernel size": (
+        "nn.functional.avg_pool1d",
+        "windows may lie in the padding",
+    ),
+    "optional 0 dim batch size": ("nn.functional.max_pool1d", "any extent may be 0"),
+    "to have positive length": ("nn.functional.max_pool3d", "any extent may be 0"),
+    "margin must be greater than 0": (
+        "nn.functional.triplet_margin_loss",
+        "a margin may be negative",
+    ),
 }
