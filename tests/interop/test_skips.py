@@ -1,4 +1,4 @@
-"""Where all packages are installed, `.ci/run interop` allows no test to be skipped."""
+"""Where all packages are installed, `.ci/run interop` and `peers` allow no test to be skipped."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_a_skip_fails_where_none_is_allowed(
     assert ("1 skipped" in done.stdout) is not passes
 
 
-def test_the_mode_of_ci_allows_none() -> None:
+def test_the_modes_of_ci_allow_none() -> None:
     text = (ROOT / ".ci" / "run").read_text()
-    assert text.count("--no-skips") == 2
+    assert text.count("--no-skips") == 3
     done = subprocess.run(
         ["bash", ".ci/run", "nothing"], cwd=ROOT, check=False, capture_output=True, text=True
     )
-    assert (done.returncode, done.stderr) == (2, "usage: .ci/run [interop]\n")
+    assert (done.returncode, done.stderr) == (2, "usage: .ci/run [interop|peers]\n")
