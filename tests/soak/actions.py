@@ -46,6 +46,8 @@ class Soak:
         self.given = np.linspace(-1.0, 1.0, LONG)
         self.f: Any = ta.build([y, total, *ta.vjp(total, [x], 1.0)], [x])
         self.wanted = [a.tobytes() for a in self.f(self.given)]
+        for n in range(8):  # a module that a thread imports while another forks stays locked there
+            self.build(random.Random(n))
 
     def threads(self, callers: int) -> list[threading.Thread]:
         actions = [self.call] * callers + [self.build, self.fork, self.starve]

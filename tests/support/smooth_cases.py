@@ -254,6 +254,7 @@ JOINT: Final[dict[str, Case]] = {
         topi.cummax, ties("a tie", *along(0, 4), *along(1, 4), (2, 0, 0), (2, 0, 2))
     ),
     "cummin": fours(topi.cummin, AT_THE_BOTTOM),
+    "top_k": fours(lambda x: topi.top_k(x, 1)[0], AT_THE_TOP),
     "variance": fours(topi.variance),
     "layer_norm": fours(lambda x: topi.layer_norm(x, epsilon=0.5)),
     "rms_norm": fours(lambda x: topi.rms_norm(x, epsilon=0.5)),
@@ -362,7 +363,6 @@ LINEAR: Final[dict[str, Callable[[Tensor], Any]]] = {
     "sum": topi.sum,
     "take": lambda x: topi.take(x, ROWS, 1),
     "tile": lambda x: topi.tile(x, 2),
-    "top_k": lambda x: topi.top_k(x, 2, 1)[0],
     "transpose": topi.transpose,
     "tril": lambda x: topi.tril(x, 1),
     "trilu": lambda x: topi.trilu(x, 1),
