@@ -89,7 +89,7 @@ def test_numbers_and_words_of_targets(monkeypatch: pytest.MonkeyPatch) -> None:
         found.number(entries[1])
     assert "in: test_dense for inputs [(2, 4), (5, 4)]" in str(refused.value)
     assert found.words(number, 3).startswith(
-        "BoundsError: test_dense has no record of a failed call with the code 3."
+        "BoundsError: no call of test_dense has returned the code 3."
     )
     assert found.words(number + 1, 3) == "an operator failed with the code 3, and is gone meanwhile"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from functools import cache, partial
@@ -100,7 +101,8 @@ def test_rows_by_vmap(name: str) -> None:
 
 def test_compiled_once_for_all_sizes() -> None:
     f, case = _made("dense")
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    testing = importlib.import_module("torch._dynamo.testing")
+    counter = testing.CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(
         lambda x, w: torch.sin(f(torch.relu(x), w)).sum(),
         fullgraph=True, dynamic=True, backend=counter,
