@@ -38,6 +38,17 @@ def _plain(f: Graph, *names: str) -> Graph:
     return graph
 
 
+def _with_bias(
+    f: Any, x: Any, weight: Any, bias: Any, rank: int, groups: int, sides: dict[str, Any]
+) -> Any:
+    """A convolution of images with and without an axis of examples, and what is added."""
+    single = len(x.shape) == rank + 1
+    x = topi.expand_dims(x, 0) if single else x
+    y = f(x, weight, groups=groups, **{name: _sides(given) for name, given in sides.items()})
+    y = y if bias is None else topi.bias_add(y, bias)
+    return topi.squeeze(y, 0) if single else y
+
+
 def _conv(rank: int, f: Graph) -> Graph:
     def graph(
         x: Any,
@@ -52,18 +63,8 @@ def _conv(rank: int, f: Graph) -> Graph:
             if stride not in (1, (1,) * rank) and padding == "same":
                 raise NotTakenError("one size in steps")
             padding = _same(weight, dilation, rank) if padding == "same" else 0
-        single = len(x.shape) == rank + 1
-        x = topi.expand_dims(x, 0) if single else x
-        y = f(
-            x,
-            weight,
-            strides=_sides(stride),
-            padding=_sides(padding),
-            dilation=_sides(dilation),
-            groups=groups,
-        )
-        y = y if bias is None else topi.bias_add(y, bias)
-        return topi.squeeze(y, 0) if single else y
+        sides = {"strides": stride, "padding": padding, "dilation": dilation}
+        return _with_bias(f, x, weight, bias, rank, groups, sides)
 
     return graph
 
@@ -94,19 +95,8 @@ def _transposed(rank: int, f: Graph) -> Graph:
         groups: int = 1,
         dilation: Any = 1,
     ) -> Any:
-        single = len(x.shape) == rank + 1
-        x = topi.expand_dims(x, 0) if single else x
-        y = f(
-            x,
-            weight,
-            strides=_sides(stride),
-            padding=_sides(padding),
-            output_padding=_sides(output_padding),
-            dilation=_sides(dilation),
-            groups=groups,
-        )
-        y = y if bias is None else topi.bias_add(y, bias)
-        return topi.squeeze(y, 0) if single else y
+        sides = {"strides": stride, "padding": padding, "output_padding": output_padding}
+        return _with_bias(f, x, weight, bias, rank, groups, {**sides, "dilation": dilation})
 
     return graph
 
