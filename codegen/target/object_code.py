@@ -62,17 +62,29 @@ def _machine_of_thread(opt: int, cpu: str, triple: str) -> Any:
     return machines[key]
 
 
+def _module(text: str) -> Any:
+    """A verified module in a context of its own.
+
+    A context keeps every type and constant it has seen: one for all modules would grow for ever.
+
+    Raises:
+        RuntimeError: the text is not valid LLVM IR.
+    """
+    module = llvm.parse_assembly(text, llvm.create_context())
+    module.verify()
+    return module
+
+
 def assembly(text: str, opt: int, cpu: str = "", triple: str = "") -> str:
     """The assembly language of a module of LLVM IR."""
-    module = llvm.parse_assembly(text)
+    module = _module(text)
     return str(_machine_of_thread(opt, cpu, triple).emit_assembly(module))
 
 
 def refusal(text: str) -> str:
     """What LLVM has against a module of LLVM IR, in its words; "" if it makes code of it."""
     try:
-        module = llvm.parse_assembly(text)
-        module.verify()
+        module = _module(text)
     except RuntimeError as error:
         first = str(error).partition("error: ")[2] or str(error)
         return first.splitlines()[0]
@@ -92,8 +104,7 @@ def compile_text(text: str, opt: int, cpu: str = "", triple: str = "") -> bytes:
     if "llvm" in debug:
         print(text)
     try:
-        module = llvm.parse_assembly(text)
-        module.verify()
+        module = _module(text)
     except RuntimeError as error:
         raise InternalError(f"LLVM refuses the code: {error}\n{text[:20000]}") from error
     if "asm" in debug:

@@ -49,7 +49,7 @@ class RangeVerdict:
 
 _IN = RangeVerdict("in")
 _DATA = RangeVerdict("data")
-MEMO_LIMIT = 50_000
+MEMO_LIMIT = 8192
 """How many answers are memoised before starting anew."""
 _memo: dict[object, RangeVerdict] = memo({})
 
