@@ -165,7 +165,7 @@ def sides(
     type are left out.
 
     Raises:
-        Awaited: all of them do.
+        Awaited: all of them do; of several types the one that is known first, of what is around.
     """
     since: dict[str, int] = {}
     found: dict[str, Flat] = {}
@@ -179,7 +179,8 @@ def sides(
             check_kept([(flat.structure, name)], "result", own.owner)
             found[title], frames[title] = flat, own
         except Awaited as awaited:
-            last = awaited
+            if last is None or awaited.frame.depth < last.frame.depth:
+                last = awaited
     if last is not None and not found:
         raise last
     return since, found, frames

@@ -17,10 +17,10 @@ from tensorad.program.calls import operand
 from tensorad.program.data.function_types import written_inside
 from tensorad.program.data.rounds import Rounds
 from tensorad.program.leaf_types import LeafTypes
-from tensorad.program.references.frames import Cell, Frame, Held, cells_of, check_kept, frame, write
-from tensorad.program.references.joins import Slot, changed, holding
+from tensorad.program.references.frames import Frame, cells_of, check_kept, frame
+from tensorad.program.references.slots import Slots
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
-from tensorad.program.trees import LEAF, Flat, Structure, flatten, is_leaf, unflatten
+from tensorad.program.trees import Flat, Structure, flatten, is_leaf, unflatten
 from tensorad.program.values import alone, as_tensor, dtype_of, parameters, weak
 
 _MOST_ROUNDS: Final = 8
@@ -80,30 +80,18 @@ class _Carry(LeafTypes):
     """The carry before the first iteration, and what each leaf is inside.
 
     Attributes:
-        kept: leaves of references of outside that the body writes, each in one of `slots`.
+        kept: leaves of references of outside that the body writes.
     """
 
     def __init__(self, body: Body, init: object) -> None:
         super().__init__(flatten(operand(init, body.name), body.name), body.name)
         self.body = body
         _check_no_references(body, self.flat)
-        self.slots: list[Slot] = []
-        self.kept = LeafTypes(Flat([], [], LEAF), body.name)
+        self.kept = Slots(body.name)
 
     @property
     def paths(self) -> list[str]:
         return [*self.flat.paths, *self.kept.flat.paths]
-
-    def take(self, slots: Sequence[Slot]) -> bool:
-        """Carry these leaves of references, too; whether one is new."""
-        new = [s for s in slots if s not in self.slots]
-        if not new:
-            return False
-        self.slots += new
-        held = [(cell.held, cell.held.at(path)) for cell, path in new]
-        flat = Flat([h.leaves[n] for h, n in held], [path for _, path in new], LEAF)
-        self.kept.add(flat, [h.dtypes[n] for h, n in held])
-        return True
 
     def all_parameters(self) -> list[Tensor]:
         """A placeholder for each leaf, those of references last."""
@@ -122,22 +110,10 @@ class _Carry(LeafTypes):
         """How many functions belong to types of the carry and of references so far."""
         return self.n_functions + self.kept.n_functions
 
-    def held(self, params: Sequence[Tensor]) -> dict[Cell, Held]:
-        """What references hold inside."""
-        pairs = zip(self.kept.own, self.kept.dtypes, strict=True)
-        known = [o if o.is_weak and d is alone(o) else d for o, d in pairs]
-        return holding(self.slots, params[len(self.own) :], known, {})
-
-    def store(self, results: Sequence[Tensor]) -> None:
-        """Let references hold what the loop gives."""
-        for cell, after in self.held(results).items():
-            write(cell, after)
-
     def numbers(self, params: Sequence[Tensor]) -> list[Tensor]:
         """The parameters that stand for Python numbers, and have met nothing else so far."""
-        count = len(self.own)
-        pairs = [(self, params[:count]), (self.kept, params[count:])]
-        return [p for own, some in pairs for n, p in enumerate(some) if own.is_number(n)]
+        own, kept = params[: len(self.own)], params[len(self.own) :]
+        return [p for n, p in enumerate(own) if self.is_number(n)] + self.kept.numbers(kept)
 
     def check_structure(self, after: Flat) -> None:
         path = first_difference(self.flat, after, self.body.name)
@@ -198,7 +174,7 @@ def _settled(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
     parts = parameters(body.part_names, *kinds, f"the body of {body.where}")
     most = _MOST_ROUNDS + 3 * len(carry.own)
     rounds, n_rounds, changes = Rounds.of(body.where), 0, False
-    while n_rounds <= most + 3 * len(carry.slots):
+    while n_rounds <= most + 3 * len(carry.kept.slots):
         n_rounds += 1
         if changes:
             rounds.forget()
@@ -212,17 +188,12 @@ def _settled(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
                 flat, ys, written = _once(carry, params, parts)
             flat, is_new = carry.meet(flat)
             carry.check_structure(flat)
-            slots, after = ([], {}) if is_new else changed(written, carry.held(params), body.where)
-            if is_new or carry.take(slots):
+            if is_new or not carry.kept.find(written, params[len(carry.own) :]):
                 continue
-            places = [(after[c], after[c].at(path)) for c, path in carry.slots]
-            left = [held.leaves[n] for held, n in places]
             if carry.join(flat.leaves) or carry.promote(flat.leaves):
                 continue
-            if carry.kept.join(left) or carry.kept.promote_to([h.dtypes[n] for h, n in places]):
-                continue
             results = carry.results(carry, flat.leaves)
-            results += carry.results(carry.kept, left)
+            results += carry.results(carry.kept, carry.kept.values)
             if carry.all_functions() == n_functions:
                 break
             changes = False  # but of functions
@@ -237,7 +208,7 @@ def _settled(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
     values, rows = _with_tangents(values, rows)
     op = _loop(carry.paths, values, rows, inside, tests, times, start)
     last = outputs(op)[: len(carry.paths)]
-    carry.store(last)
+    carry.kept.store(last[len(carry.own) :])
     return Looped(op, carry.tree(last), inside, ys.structure)
 
 
@@ -252,7 +223,7 @@ def _once(carry: _Carry, params: Sequence[Tensor], parts: list[Tensor]) -> tuple
     """The body written down: the next carry, what is collected, what it leaves in references."""
     body = carry.body
     with frame(f"the body of {body.where}") as written:
-        for cell, held in carry.held(params).items():
+        for cell, held in carry.kept.held(params[len(carry.own) :]).items():
             written.hold(cell, held)
         after, collected = body.step(carry.tree(params), parts)
         flat, ys = flatten(after, body.name), flatten(collected, "y")
@@ -275,7 +246,7 @@ def _test(body: Body, carry: _Carry, params: Sequence[Tensor]) -> list[Tensor]:
     if body.test is None:
         return []
     with tracing(), frame(f"the condition of {body.where}", refuses=True) as asked:
-        for cell, held in carry.held(params).items():
+        for cell, held in carry.kept.held(params[len(carry.own) :]).items():
             asked.hold(cell, held)
         value = body.test(carry.tree(params))
     if value is True:

@@ -33,23 +33,21 @@ from tensorad.program.calling.refusals import check_nesting, not_resized
 from tensorad.program.calling.resizing import Resizing
 from tensorad.program.calls import check_callable
 from tensorad.program.compiled_programs import Compiled, Example, Kind
+from tensorad.program.data.rounds import function_types, without_functions
 from tensorad.program.recursion import (
     Frame,
     Resized,
     called_again,
     frames_of,
-    function_types,
     is_valid,
     note_rests,
     rests_on_around,
-    without_functions,
 )
 from tensorad.program.references.frames import cells_of
 from tensorad.program.traces import (
     Program,
     check_closed,
     check_no_references,
-    check_not_recursive,
     rests_on_loops,
 )
 from tensorad.program.trees import Structure
@@ -364,11 +362,10 @@ class Function:
         if self.rule is None and any(cells_of(s, name) for name, s in given.structures):
             return self._in_place(given)  # what is kept by what is called would keep references
         program = self._block(given)
-        if self.rule is None and program.references:
-            check_not_recursive(program)
+        is_recursive = program.definition is not None
+        if self.rule is None and not is_recursive and program.references:
             self._in_callers.add(_block_key(given))
             return self._in_place(given)
-        is_recursive = program.definition is not None
         if self.rule is None and not is_recursive and rests_on_loops(program):
             return self._in_place(given)  # no other function has counters
         return self._call_of(program, given)

@@ -15,7 +15,6 @@ from tensorad.errors import (
     ShapeError,
 )
 from tensorad.ir.analysis.blocks import captures, inner_ops, op_sizes, ops_between, tells_trips
-from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Definition, Field, Recursion, recursion
@@ -23,18 +22,16 @@ from tensorad.ir.tensor import Op, Shape, Tensor, births, dim_expr
 from tensorad.program.calling.arguments import Arguments, Extents, extents
 from tensorad.program.calling.refusals import endless
 from tensorad.program.calling.resizing import Resizing
-from tensorad.program.data.function_types import (
-    ANY_FUNCTION,
-    FunctionsType,
-    inner_functions,
-    written_inside,
-)
-from tensorad.program.data.rounds import Rounds, functions_type
+from tensorad.program.data.function_types import FunctionsType, inner_functions, written_inside
+from tensorad.program.data.rounds import Rounds
 from tensorad.program.leaf_types import LeafTypes, with_leaves, with_values
+from tensorad.program.references.frames import Frame as Part
+from tensorad.program.references.frames import frame as part
+from tensorad.program.references.slots import Slots
 from tensorad.program.sides import first_difference, side_by_side
 from tensorad.program.traces import Program, Round, traced
 from tensorad.program.trees import Flat, flatten, statics, unflatten
-from tensorad.program.values import as_tensor, parameter, parameters, weak
+from tensorad.program.values import as_tensor, parameters, weak
 
 _MOST_ROUNDS: Final = 64
 """A number is promoted twice at the most, and what is captured is known a round later."""
@@ -63,11 +60,13 @@ class Frame:
     """A function that is being written down for one kind of arguments.
 
     Attributes:
-        key: tells what is written down.
+        key: tells what is written down; `depth`: inside of how many others.
         given: its arguments, of these `extents`; `params` stand for their leaves.
         shapes: what the params have; sizes where extents differ from call to call.
         may_resize: whether it may be written down again with more sizes.
         type: of its result, once it is known.
+        kept: what it writes in references of outside: every call is given the leaves, and gives
+            them back; `held` stand for them.
         captured: tensors from outside that every call is given.
         around: sizes that loops, or calls, around the function give, and every call is given.
         rests_on: functions around that are called.
@@ -78,6 +77,7 @@ class Frame:
         extents: Sequence[Shape], shapes: Resizing, may_resize: bool,
     ) -> None:  # fmt: skip
         self.key = key
+        self.depth = len(_open.get())
         self.name = name
         self.given = given
         self.params = params
@@ -86,6 +86,8 @@ class Frame:
         self.may_resize = may_resize
         self.type: LeafTypes | None = None
         self.is_declared = False
+        self.kept = Slots(name, has_own_types=True)
+        self.held: list[Tensor] = []
         self.captured: tuple[Tensor, ...] = ()
         self.around: tuple[LocalSize, ...] = ()
         self.round = Round(None)
@@ -93,6 +95,7 @@ class Frame:
         self.rests_on: dict[Round, None] = {}
         self._results: list[Tensor] = []
         self._n_functions: list[int] = []
+        self._adds_functions = False  # alone, in the last round
         self._start = 0
 
     def declare(self, tree: object) -> None:
@@ -109,16 +112,17 @@ class Frame:
         """
         rounds = Rounds.of(self.key[0])
         for n in range(_MOST_ROUNDS):
-            if n:
+            if n and not self._adds_functions:
                 rounds.forget()
             self._begin()
             around = not _open.get()
             own = written_inside(self.params, is_outermost=around)
-            with _opened(self), weak(self._numbers()), own, rounds.again():
-                program, result = self._once(write)
+            with _opened(self), weak(self._numbers()), own:
+                with rounds.again():
+                    program, result, left = self._once(write)
                 if not self.is_called and not self.is_declared:
                     return program if around else self._with_values(result, program)
-                if self._is_settled(result, program):
+                if self._is_settled(result, program, left):
                     return self._completed(program)
         raise InternalError(f"the result of {self.name} has no type")
 
@@ -129,32 +133,43 @@ class Frame:
 
     def _begin(self) -> None:
         self._n_functions = [len(t.chosen) for t in self._functions]
+        self.held = self.kept.parameters(self.name)
+        self._adds_functions = False
+        self.kept.now()  # functions of outside are among those that data choose
         self.is_called, self.rests_on, self.round = False, {}, Round(None)
         if self.type is not None:
-            kinds = zip(self.type.flat.paths, self.type.shapes, self.type.dtypes, strict=True)
-            own = [Field(*three) for three in kinds]
-            params, sizes = (*self.params, *self.captured), (*self.shapes.sizes, *self.around)
+            own = [
+                Field(*three)
+                for t in (self.type, self.kept)
+                for three in zip(t.flat.paths, t.shapes, t.dtypes, strict=True)
+            ]
+            params = (*self.params, *self.held, *self.captured)
+            sizes = (*self.shapes.sizes, *self.around)
             self.round = Round(Definition(self.name, params, own, sizes=sizes))
 
-    def _numbers(self) -> list[tuple[Definition, int]]:
-        """The results of calls that stand for Python numbers."""
+    def _numbers(self) -> list[Tensor | tuple[Definition, int]]:
+        """Parameters, and results of calls, that stand for Python numbers."""
         definition = self.round.definition
         if self.type is None or definition is None:
             return []
-        pairs = [(definition, n) for n in range(len(self.type.own))]
-        return [pair for pair in pairs if self.type.is_number(pair[1])]
+        pairs = [(t, n) for t in (self.type, self.kept) for n in range(len(t.own))]
+        calls = [(definition, at) for at, (t, n) in enumerate(pairs) if t.is_number(n)]
+        return [*self.kept.numbers(self.held), *calls]
 
-    def _once(self, write: Callable[[Sequence[Tensor]], Any]) -> tuple[Program, Flat]:
-        kept: list[Flat] = []
+    def _once(self, write: Callable[[Sequence[Tensor]], Any]) -> tuple[Program, Flat, Part]:
+        kept: list[tuple[Flat, Part]] = []
 
         def noted(params: Sequence[Tensor]) -> Any:
-            result = write(params)
-            kept.append(flatten(result, self.name))
+            with part(self.name) as own:
+                for cell, held in self.kept.held(self.held).items():
+                    own.hold(cell, held)
+                result = write(self.params)
+            kept.append((flatten(result, self.name), own))
             return result
 
         self._start = births()
         try:
-            program = traced(self.name, noted, self.params)
+            program = traced(self.name, noted, (*self.params, *self.held))
         except Awaited as awaited:
             if awaited.frame is self:
                 raise self._without_type() from None
@@ -163,7 +178,7 @@ class Frame:
             if len(_open.get()) > 1:
                 raise
             raise endless(self.name, error) from None
-        return program, kept[0]
+        return program, *kept[0]
 
     def _without_type(self) -> DefinitionError:
         return DefinitionError(
@@ -174,26 +189,32 @@ class Frame:
             "arguments.",
         )
 
-    def _is_settled(self, result: Flat, program: Program) -> bool:
-        """Whether types and captured tensors are those that calls inside had."""
+    def _is_settled(self, result: Flat, program: Program, left: Part) -> bool:
+        """Whether types, references and captured tensors are those that calls inside had."""
         if self.type is None:
             self.type = LeafTypes(self._opened(result), self.name)
             return False
-        before = self.type.n_functions
+        before = self.type.n_functions + self.kept.n_chosen
         result = self._opened(result)
         result, is_new = self.type.meet(result)
         self._check_structure(result)
         if is_new or self.type.join(result.leaves) or self.type.promote(result.leaves):
             return False
+        if self.is_called and not self.kept.find(left, self.held):
+            return False
         self._check_leaves(result)
         self._results = self.type.tensors(result.leaves)
-        if self.type.n_functions > before or self._n_functions != [
+        self._results += self.kept.tensors(self.kept.values)
+        if self.type.n_functions + self.kept.n_chosen > before or self._n_functions != [
             len(t.chosen) for t in self._functions
         ]:
+            self._adds_functions = True
             return False
         if not self.is_called:
             return True
-        reads, around = self._captured(program)
+        own = (*self.params, *self.held)
+        read = captures(self._results, own, lambda op: True, since=self._start)
+        reads, around = self._captured(replace(program, reads=tuple(read)))
         same = dict.fromkeys(reads) == dict.fromkeys(self.captured)
         same = same and dict.fromkeys(around) == dict.fromkeys(self.around)
         if not same:
@@ -260,11 +281,11 @@ class Frame:
         Raises:
             DefinitionError: a size is used that no tensor has.
         """
-        own = (*self.params, *program.reads)
-        ops = ops_between(program.results, dict.fromkeys(own))
+        own = (*self.params, *self.held, *program.reads)
+        ops = ops_between(self._results, dict.fromkeys(own))
         told = dict.fromkeys([o.trips for o in (*ops, *inner_ops(ops)) if tells_trips(o)])
         own_sizes: dict[Expr, None] = {**told, **dict.fromkeys(self.shapes.sizes)}
-        used = dict.fromkeys(_used_sizes(ops, (*program.results, *own)))
+        used = dict.fromkeys(_used_sizes(ops, (*self._results, *own)))
         known = dict.fromkeys([n for t in own for n in t.shape if isinstance(n, Expr)])
         found = list(program.reads)
         around: dict[LocalSize, None] = {}
@@ -293,6 +314,7 @@ class Frame:
         definition = self.round.definition
         assert self.type is not None and definition is not None, "both are known"
         self.type.close()
+        self.kept.close()
         given = [v.dtype for v in self.given.leaves if isinstance(v, Tensor)]
         for t in self._functions:
             if t not in given:  # that of a loop around takes further functions
@@ -305,10 +327,10 @@ class Frame:
         dtypes = [p.dtype for p in self.params]
         params = parameters(self.given.paths, self.extents, dtypes, self.name)
         sizes = self._sizes(self.extents)
-        calls = recursion(definition, (*params, *self.captured), sizes=sizes)
+        calls = recursion(definition, (*params, *self.kept.now(), *self.captured), sizes=sizes)
         return replace(
             program, parameters=tuple(params), results=calls, reads=self.captured,
-            definition=definition,
+            definition=definition, kept=self.kept,
         )  # fmt: skip
 
     def takes(self, given: Extents) -> bool:
@@ -340,11 +362,13 @@ class Frame:
         definition = self.round.definition
         if definition is None or self.type is None:
             raise Awaited(self)
-        structure = self.type.flat.structure
-        if not self.type.own:
+        structure, count = self.type.flat.structure, len(self.type.own)
+        if not definition.types:
             return unflatten(structure, ())
-        sizes = self._sizes(extents(leaves))
-        return unflatten(structure, recursion(definition, (*leaves, *self.captured), sizes=sizes))
+        operands = (*leaves, *self.kept.now(), *self.captured)
+        made = recursion(definition, operands, sizes=self._sizes(extents(leaves)))
+        self.kept.store(made[count:])
+        return unflatten(structure, made[:count])
 
 
 def _used_sizes(ops: Sequence[Op], tensors: Sequence[Tensor]) -> list[Size]:
@@ -358,7 +382,12 @@ def called_again(program: Program, operands: Sequence[Tensor]) -> tuple[Tensor, 
     """The results of a function that calls itself, on other operands of the same shapes."""
     first = program.results[0].op
     assert isinstance(first, Recursion), "its results are those of its definition"
-    return recursion(first.definition, (*operands, *program.reads), sizes=first.sizes)
+    assert program.kept is not None, "it has a definition"
+    held = program.kept.now()
+    made = recursion(first.definition, (*operands, *held, *program.reads), sizes=first.sizes)
+    count = len(program.paths)
+    program.kept.store(made[count:])
+    return made[:count]
 
 
 def rests_on_around(program: Program) -> bool:
@@ -401,23 +430,6 @@ def what_is_traced() -> object:
 def frames_of(function: object) -> list[Frame]:
     """Where a function is being written down, the innermost first."""
     return [f for f in reversed(_open.get()) if f.key[0] is function]
-
-
-def function_types(paths: Sequence[str], dtypes: Sequence[DType]) -> list[DType]:
-    """The dtypes of parameters, functions being of types to which others may be added."""
-    found: list[DType] = []
-    for path, dtype in zip(paths, dtypes, strict=True):
-        own = dtype
-        if isinstance(dtype, FunctionsType):
-            own = functions_type(path)
-            own.tensor_of(parameter(path, (), dtype, path))
-        found.append(own)
-    return found
-
-
-def without_functions(dtypes: Sequence[DType]) -> tuple[DType, ...]:
-    """The dtypes, functions being alike."""
-    return tuple([ANY_FUNCTION if d.is_function else d for d in dtypes])
 
 
 def note_rests(rests: Sequence[Round]) -> None:

@@ -33,6 +33,7 @@ from tensorad.ir.visit import placeholders
 from tensorad.process import deep_calls
 from tensorad.program.leaf_types import with_values
 from tensorad.program.references.frames import Cell, cells_of, frame
+from tensorad.program.references.slots import Slots
 from tensorad.program.trees import LEAF, Structure, flatten, unflatten
 from tensorad.program.values import as_tensor
 
@@ -66,6 +67,8 @@ class Program:
             is one of its own that it returns.
         definition: what the results are calls of, if the function calls itself.
         rests_on: functions that are being written down around it, whose calls are in it.
+        kept: leaves of references that calls of the definition are given, and give back: results
+            beyond the `paths`.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Program:
     references: tuple[Cell, ...] = ()
     definition: Definition | None = None
     rests_on: tuple[Round, ...] = ()
+    kept: Slots | None = None
 
     def tree(self, leaves: Sequence[object]) -> Any:
         """The result with these leaves."""
@@ -189,22 +193,6 @@ def check_no_references(program: Program) -> None:
             where=f"a call of {program.name} that is no part of another function",
             hint="what a function computes follows from its arguments: pass what the reference "
             "holds, return what it is to hold, and set it after the call.",
-        )
-
-
-def check_not_recursive(program: Program) -> None:
-    """A function that touches references of others is written down where it is called.
-
-    Raises:
-        DefinitionError: it cannot be, since it calls itself.
-    """
-    if program.definition is not None:
-        raise DefinitionError(
-            f"{program.name} calls itself, and reads or writes "
-            f"{program.references[0].described}, outside of it.",
-            where=f"{program.name}({', '.join([t.name for t in program.parameters])})",
-            hint="pass what the reference holds as an argument, return what it is to hold, and set "
-            "it after the call.",
         )
 
 

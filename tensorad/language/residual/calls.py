@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from inspect import Parameter, Signature
 from typing import Any, Final, Protocol
 
-from tensorad.errors import DefinitionError, LimitError
+from tensorad.errors import LimitError
 from tensorad.ir.tensor import Tensor
 from tensorad.language.residual.kinds import (
     Parts,
@@ -101,17 +101,7 @@ class Definitions(Function):
     """A function of the tensors that calls of a kind have; its calls stay calls."""
 
     def _inside(self, given: Arguments) -> Any:
-        again = self._recurs(given)
-        if again is not None:
-            return self._called(*again)
-        program = self._block(given)
-        for cell in program.references:
-            raise DefinitionError(
-                f"{self.name} calls itself as often as data tell, through functions that data "
-                f"choose, and one of these reads or writes {cell.described}.",
-                hint="let functions that data choose take and return what the reference holds.",
-            )
-        return self._call_of(program, given)
+        return self._staying(given)
 
 
 @dataclass

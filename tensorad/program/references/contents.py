@@ -16,7 +16,7 @@ from tensorad.ir.order import AXIS, occurs
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import shape_of
 from tensorad.program.data.function_types import is_function
-from tensorad.program.leaf_types import opened
+from tensorad.program.leaf_types import opened, with_leaves
 from tensorad.program.references.frames import Cell, Held, current
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import (
@@ -75,13 +75,22 @@ def with_functions(held: Sequence[Held], name: str) -> list[Held]:
         name: what their paths begin with.
     """
     flats = opened([h.flat for h in held], name)
-    found: list[Held] = []
-    for h, flat in zip(held, flats, strict=True):
-        known = dict(zip(h.paths, h.dtypes, strict=True))
-        pairs = zip(flat.leaves, flat.paths, strict=True)
-        dtypes = tuple([known[p] if p in known else dtype_of(v) for v, p in pairs])
-        found.append(Held(tuple(flat.leaves), tuple(flat.paths), flat.structure, dtypes))
-    return found
+    return [_with_dtypes(h, flat) for h, flat in zip(held, flats, strict=True)]
+
+
+def with_leaves_at(held: Held, name: str, paths: Sequence[str]) -> Held:
+    """The tree with leaves at these paths, where functions are known."""
+    if all(p in held.paths for p in paths):
+        return held
+    return _with_dtypes(held, with_leaves(held.flat, name, paths))
+
+
+def _with_dtypes(held: Held, flat: Flat) -> Held:
+    """The tree with leaves more, old ones of their dtypes."""
+    known = dict(zip(held.paths, held.dtypes, strict=True))
+    pairs = zip(flat.leaves, flat.paths, strict=True)
+    dtypes = tuple([known[p] if p in known else dtype_of(v) for v, p in pairs])
+    return Held(tuple(flat.leaves), tuple(flat.paths), flat.structure, dtypes)
 
 
 def fitted(cell: Cell, held: Held, tree: object, path: str) -> Held:

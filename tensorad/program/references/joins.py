@@ -119,18 +119,16 @@ def _one_dtype(cell: Cell, n: int, after: Mapping[str, Held], where: str) -> DTy
     return dtype
 
 
-def changed(
-    f: Frame, before: Mapping[Cell, Held], where: str
-) -> tuple[list[Slot], dict[Cell, Held]]:
-    """The leaves that the body of a loop changed, after its frame is closed, and what it leaves.
+def changed(f: Frame, before: Mapping[Cell, Held]) -> tuple[list[Slot], dict[Cell, Held]]:
+    """The leaves that the body of a loop, or a function that calls itself, changed, after its frame
+    is closed, and what it leaves.
 
     Where it leaves another function than it finds, what is found becomes a leaf too.
 
     Args:
         before: what references held at its start that were given something else.
-        where: the loop, for errors.
     Raises:
-        DefinitionError: the body leaves another structure than it finds.
+        DefinitionError: it leaves another structure than it finds.
     """
     found: list[Slot] = []
     left: dict[Cell, Held] = {}
@@ -141,10 +139,9 @@ def changed(
         path = first_difference(one.flat, two.flat, cell.name)
         if path is not None:
             raise DefinitionError(
-                f"the body of {where} leaves another structure in {cell.described}: it differs at "
-                f"{path}.",
+                f"{f.owner} leaves another structure in {cell.described}: it differs at {path}.",
                 where=side_by_side(("before", "after"), one.flat, two.flat, cell.name),
-                hint="each iteration finds arrays and functions in the same structure: leave it, "
+                hint="each time it finds arrays and functions in the same structure: leave it, "
                 "also which references are in it, and change what is in it.",
             )
         if one.structure != start.structure:

@@ -42,7 +42,7 @@ def composed(w: Writer, names: Names) -> Statement:
 def recursion(w: Writer, names: Names) -> Statement:
     """A function that calls itself, as often as a count says."""
     rec, a, k, deeper = w.name("rec"), w.name("a"), w.name("k"), w.name("deeper")
-    own = names.inner(local=True)
+    own = names.inner(local=w.chance(0.3))
     own.numbers += [a, a]
     own.counts.append(k)
     calls = [f"{rec}({{}}, {k} - 1)", f"{rec}({{}}, {k} - 1) + {rec}({{}}, {k} - 2)",
@@ -102,7 +102,8 @@ def matched(w: Writer, names: Names) -> Statement:
 def folded(w: Writer, names: Names) -> Statement:
     """A recursive function of a list or of a tree."""
     rec, s, arm = w.name("rec"), w.name("s"), w.name("arm")
-    own = names.inner(local=True)
+    local = w.chance(0.3)
+    own = names.inner(local)
     a, b, c, xs = (w.name(letter) for letter in "abcx")
     if names.trees and w.chance(0.5):
         leaf = own.inner()
@@ -123,7 +124,7 @@ def folded(w: Writer, names: Names) -> Statement:
         end = w.bounded(names.inner())
         arms = f"List.Nil: lambda: {end}, List.Cons: {arm}"
     head = ("@ta.function", f"def {rec}({xs}):")
-    w_block = w.block(names.inner(local=True), lambda own: f"ta.match({xs}, {{{arms}}})", 0)
+    w_block = w.block(names.inner(local), lambda own: f"ta.match({xs}, {{{arms}}})", 0)
     w_block.statements.append(Statement([inside], (arm,)))
     names.numbers.append(s)
     return Statement([Define(head, w_block), f"{s} = {rec}({of})"], (s,))

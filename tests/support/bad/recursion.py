@@ -244,19 +244,18 @@ def python_recursion() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "f calls itself, and reads or writes the reference r made at HERE, outside of it.",
-    "  in: f(n)",
-    "  hint: pass what the reference holds as an argument, return what it is to hold, and set "
-    "it after the call.",
+    "f returns another structure than was declared, first at f.",
+    "  in:    declared                          returned",
+    "      f  <Ref r made at HERE>  <Ref own made at HERE>",
+    "  hint: return a tree of one structure in each call.",
 )
-def references_of_outside() -> None:
-    def program(x: Any, n: Any) -> Any:
-        r = ta.ref(x, "r")
+def reference_of_a_call() -> None:
+    r = ta.ref(V, "r")
 
-        @ta.function
-        def f(n: Any) -> Any:
-            return ta.cond(n > 0, lambda: (r.add(1.0), f(n - 1))[1], lambda: x)
+    @ta.function(returns=lambda n: r)
+    def f(n: Any) -> Any:
+        own = ta.ref(V, "own")
+        ta.cond(n > 0, lambda: (f(n - 1), None)[1], lambda: None)
+        return own
 
-        return f(n)
-
-    run(program, V, N)
+    ta.function(lambda n: f(n).get())(N)

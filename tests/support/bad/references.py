@@ -285,7 +285,7 @@ def arms_contents() -> None:
     "differs at p.",
     "  in:    before                             after",
     "      p  <Ref a made at HERE>  <Ref b made at HERE>",
-    "  hint: each iteration finds arrays and functions in the same structure: leave it, also "
+    "  hint: each time it finds arrays and functions in the same structure: leave it, also "
     "which references are in it, and change what is in it.",
 )
 def loop_reference() -> None:
