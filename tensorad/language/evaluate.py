@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tensorad.autodiff.local.record_gradients import has_gradient
 from tensorad.errors import DTypeError, GradError, ShapeError
 from tensorad.ir.dtypes import BOOL, INT64, DType
 from tensorad.ir.expr import Const, Expr
-from tensorad.ir.records import is_record, tag_of
+from tensorad.ir.records import tag_of
 from tensorad.ir.reference.known import Evaluation, current, evaluating, known
 from tensorad.ir.tensor import Compute, Shape, Tensor, outputs
 from tensorad.language.formulas import tensors_of
@@ -18,7 +19,7 @@ from tensorad.language.operators import applied, arrays_made, folded
 from tensorad.language.residual.calls import Calls
 from tensorad.language.residual.cells import State, TracedCell, fitted, held_by, traced_cell
 from tensorad.language.residual.chosen import Called, is_chosen
-from tensorad.language.residual.kinds import data_of, is_data
+from tensorad.language.residual.kinds import alike, data_of, is_data
 from tensorad.language.terms import (
     Binding,
     Formula,
@@ -345,7 +346,6 @@ class Evaluator(Machine[Any]):
         """By the derivatives of functions: adjoints are values like the arguments."""
         if f.kind == "jvp":
             return self.pushed(f, args)
-        self.check_known(f.kind, args)
         flat = [as_tensor(v, "x") for v in leaves(args) if self.is_float(v)]
 
         def run(*some: Tensor) -> Tensor:
@@ -378,11 +378,18 @@ class Evaluator(Machine[Any]):
                 hint="write jvp(f)(x, dx).",
             )
         own, along = args[: len(args) // 2], args[len(args) // 2 :]
-        self.check_known("jvp", own)
+        own, along = alike(own, along)
         flat = [as_tensor(v, "x") for v in leaves(own) if self.is_float(v)]
+        given = [v for v in leaves(along) if self.is_float(v)]
+        if len(given) != len(flat):
+            raise GradError(
+                f"jvp takes a tangent for each float of the arguments, {len(flat)}, got "
+                f"{len(given)}.",
+                hint="a tangent is a value like its argument, with a float for each float.",
+            )
         tangents = [
-            as_tensor(v, "dx", t.dtype)
-            for v, t in zip([v for v in leaves(along) if self.is_float(v)], flat, strict=True)
+            as_tensor(v, "dx", None if is_data(t) else t.dtype)
+            for v, t in zip(given, flat, strict=True)
         ]
         result: list[Value] = []
 
@@ -390,28 +397,15 @@ class Evaluator(Machine[Any]):
             result.append(self.apply(f.of, with_floats(own, some, self.is_float)))
             return tuple([as_tensor(v, "y") for v in leaves(result[-1])])
 
+        run.__name__ = f.of.function.name if isinstance(f.of, Closure) else f.of.kind
         ys, dys = jvp(run, tuple(flat), tuple(tangents))
         rest, moved = iter(self.kept(ys)), iter(self.kept(dys))
         y = mapped(result[-1], lambda v: next(rest))
         return y, mapped(y, lambda v: _tangent(v, next(moved)), ())
 
-    def check_known(self, kind: str, args: Value) -> None:
-        """Derivatives are by values whose tags are known.
-
-        Raises:
-            GradError: data choose one.
-        """
-        for v in leaves(args):
-            if is_data(v) and v.dtype.is_differentiable:
-                raise GradError(
-                    f"{kind} is taken by {self.shown(v)}, whose tag data choose.",
-                    hint="take it by the tensors that it is made of; or let it be static in "
-                    "ta.partial_eval, where its tags are known.",
-                )
-
     def is_float(self, v: Any) -> bool:
-        """Whether derivatives flow to a leaf."""
-        return dtype_of(v).is_float
+        """Whether derivatives flow to a leaf: a float, or a value with floats of any tag."""
+        return has_gradient(dtype_of(v))
 
 
 def _called(made: Any, b: Binding) -> Any:
@@ -424,19 +418,8 @@ def _called(made: Any, b: Binding) -> Any:
 
 
 def _tangent(y: Any, tangent: Any) -> Any:
-    """The tangent of a leaf: () of what is no float.
-
-    Raises:
-        GradError: the leaf is a value whose tag data choose.
-    """
-    if tangent is None or not is_record(y.dtype):
-        return () if tangent is None else tangent
-    if is_chosen(y):
-        return ()
-    raise GradError(
-        "jvp goes through a function whose result has a tag that data choose.",
-        hint="match the result inside of the function, and result in tensors.",
-    )
+    """The tangent of a leaf: () of what has none."""
+    return () if tangent is None or is_chosen(y) else tangent
 
 
 def _has_functions(value: Value) -> bool:

@@ -309,7 +309,10 @@ class _Interpreter(Machine[Any]):
 
     def moved(self, value: Value, tangent: Value, level: int) -> Value:
         """A value with its tangent."""
-        rest = iter(leaves(tangent))
+        own, given = leaves(value), leaves(tangent)
+        if len(given) == len(own):  # what is said of integers is nothing
+            given = [d for v, d in zip(own, given, strict=True) if self.is_float(v)]
+        rest = iter(given)
 
         def dual(v: Any) -> Any:
             if not self.is_float(v):

@@ -19,6 +19,7 @@ from tensorad.program.functions import Function, fresh
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Branching, Fixed, Flat, Leaf, Structure, flatten, unflatten
 from tensorad.program.values import as_tensor, dtype_of
+from tensorad.simplify.control.nested_branches import without_deep_branches
 from tensorad.simplify.control.nested_calls import without_deep_calls
 
 Argnums = int | Sequence[int]
@@ -107,11 +108,14 @@ class Point:
         self._write_out(start)
 
     def _write_out(self, start: int) -> None:
-        """Calls that are nested deep are what they compute, of what was written since `start`."""
+        """Of what was written since `start`: calls that are nested deep are what they compute, and
+        branches that are stand beside each other."""
         wanted = [t for flat in self.wanted for t in flat.leaves]
         results = self.result.leaves
         reads = captures(results, wanted, lambda op: True, since=start)
-        self.result = self.result._replace(leaves=without_deep_calls(results, [*wanted, *reads]))
+        given = [*wanted, *reads]
+        opened = without_deep_branches(without_deep_calls(results, given), given)
+        self.result = self.result._replace(leaves=opened)
 
     @property
     def leaves(self) -> list[Tensor]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorad.autodiff.local.record_gradients import gradient_type, values_type
 from tensorad.errors import DefinitionError
 from tensorad.ir.expr import Expr
 from tensorad.ir.records import Field, RecordType, fields_of, is_record
@@ -23,7 +24,7 @@ from tensorad.language.types import (
 )
 from tensorad.language.values import Tagged, Value
 from tensorad.program.data.instances import Instance, folded
-from tensorad.program.kinds.variants import DataType, declared, value_of
+from tensorad.program.kinds.variants import DataType, data_type, declared, value_of
 from tensorad.program.trees import register_tree
 from tensorad.program.values import as_tensor
 
@@ -95,18 +96,22 @@ class Sums:
         return True
 
     def sum_of(self, dtype: object) -> str | None:
-        """The sum whose data type has these records."""
-        return next((n for n, t in self._types.items() if t.record_type is dtype), None)
+        """The sum whose data type has these records, or gradients by them."""
+        own = values_type(dtype) if isinstance(dtype, RecordType) else dtype
+        return next((n for n, t in self._types.items() if t.record_type is own), None)
 
     def tagged(self, tag: str, fields: tuple[Value, ...]) -> KnownTagged:
         """A value whose tag is known."""
         return KnownTagged(tag, fields, self)
 
     def instance(self, value: Tagged) -> Instance:
-        """The value as one of its data type."""
+        """The value as one of its data type; of that of gradients if it has () for a number."""
+        is_gradient = _has_holes(value)
 
         def make(at: Tagged, inner: list[Any]) -> Instance:
             own = self.data_type(self.of_tag[at.tag])
+            if is_gradient:
+                own = data_type(gradient_type(own.record_type))
             n = [a.name for a in own.resolved()].index(at.tag)
             rest = iter(inner)
             leaves = [next(rest) if isinstance(v, Tagged) else v for v in _leaves_of(at)]
@@ -119,9 +124,9 @@ class Sums:
 
     def opened(self, record: Tensor, n: int) -> Tagged:
         """A record of the n-th alternative, taken apart."""
-        own = self.data_type(str(self.sum_of(record.dtype)))
-        a = own.resolved()[n]
-        return self.tagged(a.name, tuple(a.grouped(fields_of(record, n))))
+        assert isinstance(record.dtype, RecordType), "this is a handle"
+        a = data_type(record.dtype).resolved()[n]
+        return self.tagged(a.name, _without_none(a.grouped(fields_of(record, n))))
 
     def names(self, dtype: RecordType) -> list[str]:
         """The tags of records, in order."""
@@ -134,8 +139,8 @@ class Sums:
         def make(at: Instance, inner: list[Tagged]) -> Tagged:
             rest = iter(inner)
             leaves = [next(rest) if isinstance(v, Instance) else v for v in at.leaves]
-            a = self.data_type(str(self.sum_of(at.record_type))).resolved()[at.tag]
-            return new(a.name, tuple(a.grouped(leaves)))
+            a = data_type(at.record_type).resolved()[at.tag]
+            return new(a.name, _without_none(a.grouped(leaves)))
 
         found: Tagged = folded(
             made, lambda v: [f for f in v.leaves if isinstance(f, Instance)], make
@@ -177,6 +182,26 @@ def shown(value: Value, sums: Sums) -> Value:
     if isinstance(value, Tagged):
         return Tagged(value.tag, tuple([shown(v, sums) for v in value.fields]))
     return value
+
+
+def _without_none(fields: Sequence[Any]) -> tuple[Value, ...]:
+    """Fields of a gradient, () where there is no derivative."""
+    made = [_without_none(v) if isinstance(v, tuple) else v for v in fields]
+    return tuple([() if v is None else v for v in made])
+
+
+def _has_holes(value: Tagged) -> bool:
+    """Whether a field of a value, however deep, is () where its type has numbers: a gradient."""
+    stack: list[Value] = [value]
+    while stack:
+        v = stack.pop()
+        if isinstance(v, Tagged):
+            stack += v.fields
+        elif isinstance(v, tuple):
+            if not v:
+                return True
+            stack += v
+    return False
 
 
 def _is_tagged(value: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tensorad.errors import DefinitionError
@@ -268,3 +268,20 @@ def data_of(value: Value, sums: Sums) -> Value:
 def is_data(value: object) -> bool:
     """Whether it is a value whose tag data choose."""
     return isinstance(value, Tensor) and is_record(value.dtype) and not value.is_function
+
+
+def alike(value: Value, other: Value) -> tuple[Value, Value]:
+    """A value and its direction: where data choose the tag of one, the other is a record, too."""
+    if isinstance(value, tuple) and isinstance(other, tuple) and len(value) == len(other):
+        pairs = [alike(v, d) for v, d in zip(value, other, strict=True)]
+        return tuple([v for v, _ in pairs]), tuple([d for _, d in pairs])
+    are_known = isinstance(value, KnownTagged) and isinstance(other, KnownTagged)
+    if are_known and value.tag == other.tag:
+        own, fields = alike(value.fields, other.fields)
+        return replace(value, fields=own), replace(other, fields=fields)
+    return _as_record(value, other), _as_record(other, value)
+
+
+def _as_record(value: Value, beside: Value) -> Value:
+    is_one = isinstance(value, KnownTagged) and value.sums is not None and is_data(beside)
+    return value.sums.instance(value) if is_one else value

@@ -152,17 +152,28 @@ def f(x) { walk(x) }"""
 
 
 @refused(
-    errors.GradError,
-    "grad is taken by a value of list, whose tag data choose.",
-    "  in: line 3: t4 = t3(xs)",
-    "  hint: take it by the tensors that it is made of; or let it be static in ta.partial_eval, "
-    "where its tags are known.",
+    errors.DTypeError,
+    "the tangent tangents[0] of jvp of total is of float64, but what it belongs to is of the data "
+    "type list.",
+    "  in: line 3: t4 = t3(xs, x)",
+    "  hint: pass a value of list: of the same alternatives, with numbers for directions.",
 )
-def derivative_by_data() -> object:
+def number_as_a_direction_of_a_list() -> object:
     text = """data list = nil | cons(float64[], list)
 def total(xs) { match xs { case nil { 0.0 } case cons(x, rest) { x + total(rest) } } }
-def f(xs) { grad(total)(xs) }"""
-    return parse(text)["f"](Tagged("nil"))
+def f(xs, x) { jvp(total)(xs, x) }"""
+    return parse(text)["f"](Tagged("nil"), np.float64(2))
+
+
+@refused(
+    errors.GradError,
+    "jvp takes a tangent for each float of the arguments, 2, got 1.",
+    "  in: line 1: t7 = t5(t6, x)",
+    "  hint: a tangent is a value like its argument, with a float for each float.",
+)
+def tangents_of_half_the_arguments() -> object:
+    text = """def f(x) { jvp(fn (p) { p[0] * p[1] })((x, x), x) }"""
+    return parse(text)["f"](np.float64(2))
 
 
 @refused(
