@@ -86,12 +86,11 @@ class Parameter:
 
     def is_ready(self, array: Array) -> bool:
         """Whether native code can read an array as it is, if its flags are all 0 or 1."""
-        fits = array.dtype == self.dtype and array.dtype.isnative
-        return fits and array.flags.num & READY == READY
+        return array.dtype == self.dtype and array.flags.num & READY == READY
 
     def fitted(self, array: Array) -> Array:
         """An accepted array that native code can read; copies if it must."""
-        if array.dtype != self.dtype or not array.dtype.isnative:
+        if array.dtype != self.dtype:  # by the order of its bytes, too
             array = array.astype(self.dtype)
         if array.flags.num & READY != READY:
             array = array.copy(order="C")

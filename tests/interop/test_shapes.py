@@ -48,6 +48,8 @@ class Counted:
 def test_on_numbers() -> None:
     assert ta.output_shapes([Y], {X: (5, 9), W: (9, 3)}) == [(2, 12)]
     assert ta.output_shapes([Y, W], {X: [4, 1], W: (4, 3)}) == [(2, 0), (4, 3)]
+    both = ta.placeholder((N, 3 * N + M), name="both")
+    assert ta.output_shapes([Y], {both: (4, 17)}) == [(2, 15)]
 
 
 def test_on_integers_of_other_libraries() -> None:

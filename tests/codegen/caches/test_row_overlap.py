@@ -11,14 +11,18 @@ import tensorad as ta
 from tensorad import te
 from tensorad.autodiff import vjp
 from tensorad.codegen.caches import pipeline_stores
+from tensorad.codegen.caches.pipeline_stores import with_rows_overlapped
+from tensorad.codegen.directives import Schedules
 from tensorad.codegen.loops.interpret import interpret_loops
-from tensorad.codegen.loops.ir import For, LoopProgram
+from tensorad.codegen.loops.ir import Assign, For, Kernel, LoopProgram, Stmt, Store
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
 from tensorad.codegen.lower import lower_program
-from tensorad.ir.expr import Expr
+from tensorad.ir.dtypes import FLOAT32
+from tensorad.ir.expr import Expr, axis, int_const, param, read
 from tensorad.ir.tensor import Tensor
 from tensorad.topi.nn import layer_norm, softmax
+from tests.support.loops.small_loops import arrays_for, computed, kernel_of
 from tests.support.machines import described
 
 SMALL = "l2=262144,l3=1048576"
@@ -136,3 +140,49 @@ def test_passes_that_compute_little_do_not_store_rows_beside_them() -> None:
     assert not pieces(lowered(([layer_norm(x, g, b, axis=1)], [x, g, b])))
     assert not pieces(lowered(forward(200, 4096)))  # too few rows for blocks
     assert not pieces(lowered(forward(2048, 512)))  # short rows
+
+
+R, J = axis("r", 0, 9), axis("j", 0, 300)
+IN, OUT = (te.placeholder((9, 300), name=n) for n in ("I", "O"))
+ROW, ONE = te.placeholder((320,), name="row"), te.placeholder((1,), name="one")
+P = param("p", FLOAT32)
+ZERO = int_const(0)
+
+
+def rows_of(last: Expr, before: Stmt | None = None, made_at: Expr = J) -> Kernel:
+    """Each row of `OUT` is stored last, from exponentials in a scratch row."""
+    made = Store((ROW,), (made_at,), (te.exp(read(IN, (R, J))),))
+    end = Store((OUT,), (R, J), (last,), streaming=True)
+    passes = (For(J, (made,), "vector", 16), For(J, (end,), "vector", 16))
+    return kernel_of([For(R, (*([before] if before else ()), *passes))], [OUT], [ROW, ONE])
+
+
+OWN = read(ROW, (J,)) * 2.0
+FIRST = read(IN, (R, int_const(3)))
+ROWS_THAT_WAIT: dict[str, tuple[Kernel, bool]] = {
+    "its own element": (rows_of(OWN), True),
+    "a scalar of the row": (rows_of(OWN + P, Assign((P,), (FIRST,))), False),
+    "an element made first": (
+        rows_of(OWN + read(ONE, (ZERO,)), Store((ONE,), (ZERO,), (FIRST,))), False,
+    ),
+    "another lane's element": (rows_of(read(ROW, (299 - J,))), False),
+    "a place for each row": (rows_of(read(ROW, (J + R,)), made_at=J + R), False),
+    "changed by the row after": (
+        rows_of(OWN, Store((OUT,), (te.maximum(R - 1, 0), int_const(5)), (FIRST,))), False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS_THAT_WAIT)
+def test_rows_wait_where_nothing_changes_what_they_see(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_stores, "ROWS", 3)
+    monkeypatch.setattr(pipeline_stores, "FEWEST_BLOCKS", 2)
+    monkeypatch.setattr(pipeline_stores, "PIECE", 256)
+    kernel, waits = ROWS_THAT_WAIT[name]
+    found = with_rows_overlapped(kernel, Schedules())
+    assert (found is not kernel) == waits
+    arrays = arrays_for(IN)
+    for a, b in zip(computed(found, arrays), computed(kernel, arrays), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -283,6 +283,36 @@ def test_formulas_from_outside_of_a_loop_are_not_made_again_inside() -> None:
     np.testing.assert_allclose(ta.build(outputs(op), [S])(s), s * 3 - 1, rtol=1e-6)
 
 
+def test_a_first_value_that_others_read_is_computed_once() -> None:
+    first = ta.compute((N, M), lambda i, k: S[i, k] * 3.0, name="first")
+
+    def body(t: ta.Expr, c: Tensor) -> list[Tensor]:
+        return [ta.compute((N, M), lambda i, k: select(i == t, c[i, k] * 2.0, c[i, k]))]
+
+    last = outputs(loop_of(N, [first], [], body))[0]
+    alone, shared = (
+        ta.work(ta.compute((N, M), lambda i, k: last[i, k] + other[i, k])) for other in (X, first)
+    )
+    assert alone.multiplications == shared.multiplications == N * M + N * M
+
+
+def test_a_first_value_is_that_of_the_carry_before_its_update() -> None:
+    """The inner loop runs after the update, which it reads; it begins from what was there."""
+
+    def f(x: Tensor) -> tuple[Tensor, Tensor]:
+        def step(t: ta.Expr, carry: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            c, _ = carry
+            before = ta.compute((N, M), lambda i, k: c[i, k] * 0.5)
+            new = c.at[t].set(c[t] + 1.0)
+            return new, ta.for_loop(0, 2, lambda s, v: v + new, before)
+
+        return ta.for_loop(0, N, step, (x, x))
+
+    x = RNG.standard_normal((N, M))
+    for a, b in zip(ta.function(f)(x), ta.interpret(f, x), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
 def _stepped(x: Tensor, at: Tensor) -> Tensor:
     step = ta.function(lambda x, t, c: ta.tanh(c) + x[t])
     return ta.for_loop(0, x.shape[0], lambda t, c: step(x, t, c), np.ones(3)).sum()

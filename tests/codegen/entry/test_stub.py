@@ -275,6 +275,18 @@ def test_settings_are_asked_again_when_they_change() -> None:
     assert python_calls(lambda: f(X)) == 0
 
 
+def test_a_call_within_a_new_limit_says_nothing_of_others() -> None:
+    """An array that is passed twice counts once."""
+    f, x = adder(1000), floats(1000)
+    y = x * 2
+    f(x, y)
+    assert python_calls(lambda: f(x, y)) == 0
+    with override(max_bytes=10_000):
+        np.testing.assert_array_equal(f(x, x), y)
+        with pytest.raises(LimitError):
+            f(x, y)
+
+
 FORK = """
 import os
 import numpy as np

@@ -113,6 +113,21 @@ def test_groups_share_the_rows_that_all_reads_keep() -> None:
             assert len(group.rows) == rows
 
 
+@pytest.mark.parametrize("mirror", [False, True])
+def test_a_group_keeps_its_rows_where_it_reads_what_it_was_read_by(mirror: bool) -> None:
+    k = te.reduce_axis(M, name="k")
+    top = te.compute((N,), lambda i: te.max(X[i, k], axis=k), name="T")
+    low = te.compute((N, M), lambda i, j: X[i, j] - top[i], name="L")
+    end = te.compute((N, M), lambda i, j: top[i] * low[N - 1 - i if mirror else i, j], name="Y")
+    steps = steps_of(end)
+    place = {s: n for n, s in enumerate(steps)}
+    first, middle, last = map(lone, steps)
+    ends = joined(first, last, place)
+    assert ends is not None
+    assert may_join(ends, middle) == (not mirror)
+    assert (joined(ends, middle, place) is None) == mirror
+
+
 def test_items_of_equal_formulas_have_one_key() -> None:
     def scaled(x: Tensor, factor: float) -> list[Step]:
         y = te.compute((M, M), lambda i, j: x[i, j] * factor, name="Y")

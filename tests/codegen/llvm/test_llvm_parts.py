@@ -70,8 +70,20 @@ def shared() -> list[Stmt]:
     return [copy(R, "parallel"), *branched()]
 
 
+def stored_twice() -> list[Stmt]:
+    """An element is read, stored twice in a row, and read again."""
+    old, new = param("o", FLOAT32), param("n", FLOAT32)
+    body = (
+        Assign((old,), (read(Y, (R,)),)),
+        *[Store((Y,), (R,), (read(X, (R,)) + more,)) for more in (1.0, 2.0)],
+        Assign((new,), (read(Y, (R,)),)),
+        Store((Y,), (R,), (new * 3.0 - old,)),
+    )
+    return [copy(R), For(R, body, "vector")]
+
+
 MADE: list[Callable[[], list[Stmt]]] = [
-    doubled, summed, largest, branched, mirrored, shifted, shared,
+    doubled, summed, largest, branched, mirrored, shifted, shared, stored_twice,
 ]  # fmt: skip
 
 
@@ -87,7 +99,7 @@ def native(body: list[Stmt], out: Tensor, x: np.ndarray) -> np.ndarray:
 def test_machine_code_computes_what_the_statements_say(make: Callable[[], list[Stmt]]) -> None:
     body = make()
     last = body[-1]
-    inner = last.body[0] if isinstance(last, For) else last
+    inner = last.body[-1] if isinstance(last, For) else last
     inner = inner.then[0] if isinstance(inner, If) else inner
     assert isinstance(inner, Store)
     (out,) = inner.tensors

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from itertools import permutations
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 
 from tensorad import te
 from tensorad.codegen.runtime.arguments import (
@@ -46,12 +48,40 @@ def array(*shape: int, dtype: str = "f4") -> Array:
 def test_arrays_are_made_fit(value: object, same: bool) -> None:
     made = Parameter(X).convert(value)
     assert (made is value) == same
+    assert not same or Parameter(X).is_ready(made)
     assert made.flags.c_contiguous
     assert made.dtype == np.float32
     np.testing.assert_array_equal(made, np.asarray(value))
 
 
+BOOLS, BYTES = Parameter(te.placeholder((3,), "bool", name="B")), np.array([2, 0, 1], "u1")
+SMALL = Parameter(te.placeholder((2,), "uint8", name="S"))
+
+
+def test_any_byte_but_0_is_true() -> None:
+    assert BOOLS.convert(BYTES.view(bool)).view("u1").tolist() == [1, 0, 1]
+
+
+def test_arrays_of_another_byte_order_are_not_ready() -> None:
+    assert [Parameter(X).is_ready(array(2, 3, dtype=d)) for d in ("=f4", ">f4", "<f4")] == [
+        True, sys.byteorder == "big", sys.byteorder == "little",
+    ]  # fmt: skip
+
+
+def read_only(a: Array) -> Array:
+    a.flags.writeable = False
+    return a
+
+
 REFUSED: list[tuple[type[UserError], Callable[[], object]]] = [
+    (DTypeError, lambda: SMALL.convert([255, 256])),
+    (DTypeError, lambda: SMALL.convert([0, -1])),
+    (BindError, lambda: Parameter(X).convert(np.ma.masked_array(array(2, 3), mask=True))),
+    (ShapeError, lambda: SizeBinding([Parameter(X)], [X]).bind([array(2, 3)], {"n": 4})),
+    (BindError, lambda: size_number("n", True)),
+    (BindError, lambda: check_output(X, 0, read_only(array(2, 3)), (2, 3))),
+    (BindError, lambda: check_output(X, 0, as_strided(array(6), (2, 3), (4, 4)), (2, 3))),
+    (BindError, lambda: check_output(X, 0, as_strided(array(6), (2, 3), (0, 4)), (2, 3))),
     (DTypeError, lambda: Parameter(X).convert(array(2, 3, dtype="f8"))),
     (ShapeError, lambda: Parameter(X).convert(array(3))),
     (ShapeError, lambda: Parameter(X).check_shape(array(2, 3), {N: 4})),
@@ -151,6 +181,7 @@ UNSOLVED = [
     undetermined([N + M, M + N + 1], [7, 8], "m"),
     undetermined([N * N], [9], "n"),
     undetermined([N // 2], [3], "n"),
+    undetermined([N + N // 2], [9], "n"),
 ]
 
 
@@ -171,6 +202,26 @@ def test_results_share_no_memory() -> None:
     check_overlap([("y", a[:6])], [("x", a[6:])])
     with pytest.raises(BindError, match="overlap"):
         check_overlap([("y", a[:6])], [("x", a[5:])])
+    check_overlap([("y", a[:6]), ("z", a[6:])], [])
+    with pytest.raises(BindError, match="z overlaps y"):
+        check_overlap([("y", a[:6]), ("z", a[5:])], [])
     assert are_disjoint([0, 10], [10, 20], 1)
     assert not are_disjoint([0, 9], [10, 20], 1)
     assert layout_matches()
+
+
+def test_elements_of_an_output_lie_apart() -> None:
+    for strides in ((12, 4), (4, 8), (16, 4), (-12, 4)):
+        room = array(64)[20:]
+        check_output(X, 0, as_strided(room, (2, 3), strides), (2, 3))
+    check_output(X, 0, as_strided(array(1), (0, 3), (0, 4)), (0, 3))
+
+
+def test_memory_that_is_hard_to_decide_is_shared() -> None:
+    """Whether any sums of multiples of the strides meet."""
+    room = np.zeros(192163377, np.int8)  # never touched
+    a = as_strided(room, (1049, 1049, 1049), (36674, 61119, 85569))
+    b = as_strided(room[64023025:], (1049, 1049, 1), (12223, 12224, 1))
+    with pytest.raises(np.exceptions.TooHardError):
+        np.shares_memory(a, b, max_work=10_000)
+    assert shares_memory(a, b)

@@ -56,3 +56,10 @@ def test_folds_in_order_stay_whole() -> None:
     assert block_sums(op.name, op.axes, op.bodies, MODEL, forced=True) is None
     plain = op_of(te.compute((3, 40), lambda i, j: X[i, j] + 1.0, name="Y"))
     assert block_sums(plain.name, plain.axes, plain.bodies, MODEL, forced=True) is None
+
+
+@pytest.mark.parametrize("lengths", [(40, 20), (20, 40)])
+def test_folds_over_other_ranges_stay_whole(lengths: tuple[int, int]) -> None:
+    k, m = (te.reduce_axis(n, name="k") for n in lengths)
+    op = op_of(te.compute((3,), lambda i: te.sum(X[i, k], axis=k) - te.sum(X[i, m], axis=m)))
+    assert block_sums(op.name, op.axes, op.bodies, MODEL, forced=True) is None

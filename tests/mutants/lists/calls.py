@@ -47,8 +47,8 @@ MISTAKES: Final[list[Mistake]] = [
             ),
             (
                 "another byte order is read as it is",
-                "if array.dtype != self.dtype or not array.dtype.isnative:\n            array = array.astype",
-                "if array.dtype != self.dtype:\n            array = array.astype",
+                "if array.dtype != self.dtype:  # by",
+                'if array.dtype.newbyteorder("=") != self.dtype:  # by',
             ),
             (
                 "conversions that lose information",

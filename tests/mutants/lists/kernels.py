@@ -335,6 +335,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "an index in a row that is checked late",
                 "    if any(isinstance(c, Check) for c in statements(rest)):\n        return None\n",
                 "",
+                "a row that waits is stored later than it is checked; a call that fails gives no rows",
             ),
         ],
     ),
