@@ -319,3 +319,16 @@ def test_a_tuple_of_two_folds_with_one_combiner() -> None:
 
     for y in te.compute((3,), folded, name="T"):
         assert ta.gradcheck(y, x, order=2)
+
+
+def test_each_component_of_a_fold_has_a_gradient_of_its_own() -> None:
+    x, k = te.placeholder((3,), "float64", name="X"), te.reduce_axis(3, name="k")
+
+    def combine(x: Any, y: Any) -> Any:
+        return x[0] * y[0], x[1] * 0.5 + y[1]
+
+    pair = ta.comm_reducer(combine, lambda *_: (1.0, 0.0), name="pair")
+    product, decayed = te.compute((), lambda: pair((x[k], x[k]), axis=k), name="P")
+    given = {x: np.array([4.0, 1.0, 2.5])}
+    np.testing.assert_array_equal(ta.evaluate(ta.vjp(product, [x])[0], given), [2.5, 10.0, 4.0])
+    np.testing.assert_array_equal(ta.evaluate(ta.vjp(decayed, [x])[0], given), [0.25, 0.5, 1.0])

@@ -351,3 +351,11 @@ def test_loops_of_scans_are_well_formed(name: str) -> None:
     gradients = ta.vjp(y, [x])
     for schedule in (True, False):
         verify_loops(lower_program(gradients, placeholders(gradients), schedule=schedule))
+
+
+def test_a_part_of_an_adjoint_that_is_a_scan_has_the_shape_of_its_tensor() -> None:
+    x = te.placeholder((3,), dtype="float64", name="X")
+    y = te.scan(te.compute((5,), lambda i: te.select(i < 3, x[te.minimum(i, 2)], 0.0)), 0)
+    (dx,) = ta.vjp(y, [x], np.ones(5))
+    assert dx.shape == (3,)
+    assert ta.evaluate(dx, {x: np.ones(3)}).tolist() == [5.0, 4.0, 3.0]

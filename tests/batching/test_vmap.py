@@ -253,3 +253,10 @@ def test_any_number_of_examples() -> None:
         np.testing.assert_allclose(slope(A[:count]), 0.5 / np.sqrt(A[:count]))
         wanted = np.where(X[:count, 0] > 0, X[:count].sum(1), X[:count, 1])
         np.testing.assert_allclose(chosen(X[:count]), wanted)
+
+
+def test_a_function_that_is_mapped_along_other_axes_is_another_one() -> None:
+    doubled = ta.function(lambda x: x * 2.0)
+    assert ta.vmap(doubled, 0, 0)(X[:2]).shape == (2, 4)
+    assert ta.vmap(doubled, 0, 1)(X[:2]).shape == (4, 2)
+    assert ta.vmap(doubled, 1, 0)(X[:2]).shape == (4, 2)

@@ -157,3 +157,10 @@ def test_as_jax_has_them() -> None:
     a = A.astype("float32")
     wanted = np.asarray(jax.jacrev(theirs)(a))
     np.testing.assert_allclose(ta.jacrev(by_root)(A), wanted, atol=1e-5)
+
+
+def test_a_step_that_damping_makes_small_is_no_minimum() -> None:
+    """Beside the maximum at 0 all damped steps are shorter than what is asked for."""
+    f = lambda x: x * x * x * x * 0.25 - x * x * 0.5  # noqa: E731  # short
+    found = ta.function(lambda x: ta.minimize(f, x, tol=1e-3))(np.float64(0.004))
+    np.testing.assert_allclose(found, 1.0, rtol=1e-4)

@@ -130,3 +130,12 @@ def test_what_does_not_converge_is_nan() -> None:
     assert ta.function(lambda b: ta.linear_solve(turned, b))(B) == pytest.approx(np.roll(B, 1))
     zeros = ta.function(lambda b: ta.linear_solve(lambda x: x * 2.0, b))(np.zeros(4))
     assert zeros.tolist() == [0.0] * 4
+
+
+def test_a_map_that_moves_alone() -> None:
+    moved = 0.3 * np.eye(4) + 0.1
+    for method in ("gmres", "cg"):
+        f = lambda a, m=method: ta.linear_solve(lambda v: a @ v, B, method=m)  # noqa: E731  # short
+        _, slope = ta.jvp(f, (S,), (moved,))
+        expected = -np.linalg.solve(S, moved @ np.linalg.solve(S, B))
+        np.testing.assert_allclose(slope, expected, rtol=1e-6, atol=1e-9)

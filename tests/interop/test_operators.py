@@ -81,3 +81,15 @@ def test_a_tensor_that_stands_twice_has_the_sum_of_its_cotangents() -> None:
     moved = own.pushforward([0]).operator.built(*arrays[:2])
     assert len(moved) == 2 and (moved[0] == moved[1]).all()
     np.testing.assert_allclose(moved[0], np.exp(arrays[0]) * arrays[1], rtol=1e-15)
+
+
+def test_pullbacks_are_told_apart_by_their_cotangents() -> None:
+    x = ta.placeholder((3,), "float64", name="X")
+    squares = ta.compute((3,), lambda i: x[i] * x[i], name="squares")
+    thirds = ta.compute((3,), lambda i: x[i] * 3.0, name="thirds")
+    own = Operator([squares, thirds], [x], "both")
+    values, head = np.array([1.0, 2.0, 3.0]), np.ones(3)
+    for given, expected in (([0], 2 * values), ([1], [3.0] * 3), ([0, 1], 2 * values + 3.0)):
+        made = own.pullback([0], given)
+        takes = [(values, head, head)[k] for k in made.takes]
+        np.testing.assert_array_equal(made.operator.built(*takes), expected)

@@ -12,6 +12,7 @@ import tensorad as ta
 from tensorad import topi
 from tensorad.errors import GradError
 from tensorad.ir.tensor import Tensor
+from tensorad.levels import PrimalView
 
 X, V = np.linspace(0.2, 1.1, 4), np.linspace(1.0, -1.0, 4)
 
@@ -293,3 +294,14 @@ def test_nothing_is_left_of_levels_in_what_runs(order: int) -> None:
     np.testing.assert_array_equal(one(X), other(X))
     kernels = [len(g.lower(X).program.kernels) for g in (one, other)]
     assert kernels[0] == kernels[1]
+
+
+def test_values_are_written_where_some_parts_have_no_tangent() -> None:
+    with ta.dual_level():
+        r = ta.ref({"a": X, "b": X})
+        r.set({"a": ta.make_dual(X, V), "b": X})
+        PrimalView(r).set({"a": 2 * X, "b": 3 * X})
+        values, tangents = ta.unpack_dual(r.get())
+        np.testing.assert_array_equal(values["a"], 2 * X)
+        np.testing.assert_array_equal(values["b"], 3 * X)
+        np.testing.assert_array_equal(tangents["a"], V)

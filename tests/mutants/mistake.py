@@ -17,13 +17,20 @@ class Part:
     Attributes:
         tests: run first; seconds.
         then: run if these notice nothing.
+        marks: which of them, as pytest's `-m` has it; "": those that are not slow.
     """
 
     tests: str
     then: str = ""
+    marks: str = ""
 
     def rings(self) -> Iterator[tuple[str, ...]]:
-        """Lists of paths, in the order in which they run."""
+        """What pytest is given, in the order in which it runs: paths, and marks before them."""
+        for paths in self.paths():
+            yield (*(("-m", self.marks) if self.marks else ()), *paths)
+
+    def paths(self) -> Iterator[tuple[str, ...]]:
+        """The paths of each ring."""
         for paths in (self.tests, self.then):
             if paths:
                 yield tuple(paths.split())

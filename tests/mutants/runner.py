@@ -124,10 +124,10 @@ class Copy:
             return None, process.communicate()[0]
         return process.returncode, text
 
-    def run(self, paths: Sequence[str], limit: float) -> Ran:
+    def run(self, tests: Sequence[str], limit: float) -> Ran:
         """Run tests as the copy is."""
         before = time.monotonic()
-        code, text = self._python((*PYTEST, *paths), limit)
+        code, text = self._python((*PYTEST, *tests), limit)
         seconds = time.monotonic() - before
         if code in (0, 5):  # all passed, or all were skipped
             return Ran("", seconds)
@@ -147,11 +147,13 @@ class Copy:
 
 
 def _limits(
-    copies: Sequence[Copy], mistakes: Iterable[Mistake], whole: bool
+    copies: Sequence[Copy], mistakes: Sequence[Mistake], whole: bool
 ) -> dict[object, float]:
     """Seconds for each list of tests, all of which pass without a mistake."""
     rings = dict.fromkeys(ring for m in mistakes for ring in _rings(m, whole))
-    missing = {p for ring in rings for p in ring if not (ROOT / p).exists()}
+    missing = {
+        p for m in mistakes for ring in m.part.paths() for p in ring if not (ROOT / p).exists()
+    }
     if missing:
         raise WrongSetup(f"no tests {', '.join(sorted(missing))}")
 

@@ -15,7 +15,7 @@ EVERY = [m for mistakes in KINDS.values() for m in mistakes]
 
 def problems(mistake: Mistake) -> list[str]:
     """Why a mistake cannot be planted, or its tests cannot run."""
-    found = [p for ring in mistake.part.rings() for p in ring if not (ROOT / p).exists()]
+    found = [p for ring in mistake.part.paths() for p in ring if not (ROOT / p).exists()]
     try:
         ast.parse(mistake.planted_in((ROOT / mistake.file).read_text()))
     except (SyntaxError, ValueError) as e:

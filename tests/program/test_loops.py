@@ -298,3 +298,15 @@ def test_a_function_that_uses_a_loops_counter_is_a_part_of_the_loop() -> None:
     assert abs(ta.function(f)(x) - plain(x)) < 1e-12
     slope = (plain(x + h * v) - plain(x - h * v)) / (2 * h)
     assert abs(ta.grad(f)(x) @ v - slope) < 1e-6 * abs(slope)
+
+
+def test_a_loop_between_sizes_that_are_in_the_other_order_does_nothing() -> None:
+    n, m = ta.size("n"), ta.size("m")
+    p, q = ta.placeholder((n,), "float64", name="p"), ta.placeholder((m,), "float64", name="q")
+    s = ta.placeholder((), "float64", name="s")
+    y = ta.for_loop(n, m, lambda i, c: c * c + q[i], s)
+    f = ta.build([y, *ta.vjp(y, [s, q], 1.0)], [p, q, s])
+    value, ds, dq = f(np.ones(2), np.array([9.0, 9.0, 1.0, 2.0]), 3.0)
+    assert (value, ds, dq.tolist()) == (102.0, 120.0, [0.0, 0.0, 20.0, 1.0])
+    value, ds, dq = f(np.ones(5), np.ones(2), 3.0)
+    assert (value, ds, dq.tolist()) == (3.0, 1.0, [0.0, 0.0])

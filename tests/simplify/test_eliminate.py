@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from tensorad import config, te
@@ -20,6 +21,8 @@ from tensorad.ir.expr import (
     select,
     size_var,
 )
+from tensorad.ir.reference.interpret import interpret
+from tensorad.ir.tensor import Compute, outputs
 from tensorad.simplify.domain import polyhedral
 from tensorad.simplify.domain.independent_parts import MOST_PIECES
 from tensorad.simplify.zeros.eliminate import eliminate
@@ -296,3 +299,17 @@ def test_random_problems() -> None:
 def test_many_random_problems() -> None:
     for seed in campaign(range(50, 2000), 250):
         _check_random(seed)
+
+
+@pytest.mark.parametrize("case", range(4))
+def test_a_fold_that_asks_for_order_keeps_it(case: int) -> None:
+    """Loops over a part of the points may stand in another order only where nobody can tell."""
+    k, j = te.reduce_axis(5, name="k"), te.reduce_axis(3, name="j")
+    where = (k <= 2 * j, k + 2 * j < 6, (k + j) % 2 == 0, 2 * k <= 3 * j)[case]
+    horner = te.comm_reducer(lambda a, b: a * 0.5 + b, lambda t: 0.0, name="horner")
+    x = te.placeholder((5, 3), "float64", name="X")
+    y = te.compute((), lambda: horner(x[k, j], axis=[k, j], where=where), name="Y")
+    (body,) = y.op.bodies
+    new = outputs(Compute("Z", (), (nonzero_body((), body),)))[0]
+    values = {x: np.arange(1.0, 16.0).reshape(5, 3)}
+    assert interpret(new, values) == interpret(y, values)

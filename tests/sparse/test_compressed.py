@@ -92,3 +92,16 @@ def test_entries_of_too_many_kinds_are_compressed(monkeypatch: pytest.MonkeyPatc
     x = matrix(5, 6)
     j = check(_union(x), [x], {x: some(x)}, Compressed)
     assert "kinds" in j._plan({}).made.reason
+
+
+def test_patterns_by_data_are_found_again_where_an_array_was_changed() -> None:
+    """By columns, by rows, and by columns again; the array of positions is one."""
+    x, at, k = matrix(4), ta.placeholder((2, 2), "int64", name="I"), ta.reduce_axis(2)
+    y = ta.compute((2,), lambda i: ta.sum(x[at[i, k]] ** 2, axis=k))
+    f = ta.sparse_jacobian(y, x).build([x, at])
+    positions = np.zeros((2, 2), np.int64)
+    for new in ([[0, 1], [2, 3]], [[0, 0], [0, 0]], [[1, 1], [2, 2]], [[3, 2], [0, 1]]):
+        positions[:] = new
+        expected = np.zeros((2, 4))
+        np.add.at(expected, (np.arange(2)[:, None], positions), 2 * some(x)[positions])
+        np.testing.assert_allclose(f(some(x), positions).toarray(), expected)

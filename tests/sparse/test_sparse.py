@@ -18,8 +18,10 @@ from tensorad.codegen.loops.ir import For, If, Store
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.loops.visit import statements
 from tensorad.errors import BindError, BuildError, GradError, MissingPackageError, ShapeError
-from tensorad.ir.expr import Expr
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.combiner import sum_combiner
+from tensorad.ir.dtypes import FLOAT64
+from tensorad.ir.expr import Expr, axis, read
+from tensorad.ir.tensor import Scan, Tensor, outputs
 from tensorad.sparse.direct import Direct
 from tensorad.sparse.matrix import KEPT_PLANS
 from tests.random.generators import campaign
@@ -355,6 +357,9 @@ def test_symbolic_sizes_are_bound_by_the_call() -> None:
     for m in (0, 1, 4):
         found = j(np.ones(m)).toarray()
         np.testing.assert_array_equal(found, 2 * np.eye(m) + np.eye(m, k=-1))
+    f = j.build([x])
+    for m in (4, 2, 4):
+        np.testing.assert_array_equal(f.values(np.ones(m)), [2.0, *[1.0, 2.0] * (m - 1)])
     with pytest.raises(BindError) as problem:
         _ = j.nnz
     assert str(problem.value) == (
@@ -415,3 +420,25 @@ def test_wrong_arguments_are_refused_in_words() -> None:
         ta.sparse_jacobian(x * x, x).build([x, x])
     with pytest.raises(BindError, match="unknown size k"):
         ta.sparse_jacobian(x * x, x).at(k=3)
+
+
+def test_functions_of_one_matrix_take_their_inputs_in_their_own_order() -> None:
+    x, w = matrix(4), matrix(4, name="W")
+    j = ta.sparse_jacobian(ta.compute((4,), lambda i: x[i] ** 3 * w[i]), x)
+    one, two = some(x), some(w, 1)
+    expected = 3 * one**2 * two
+    np.testing.assert_allclose(j.build([x, w]).values(one, two), expected)
+    np.testing.assert_allclose(j.build([w, x]).values(two, one), expected)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_states_after_and_before_steps_and_the_last_one(exclusive: bool, reverse: bool) -> None:
+    x, k = matrix(4), axis("k", 0, 4)
+    total = sum_combiner(FLOAT64)
+    source, start = read(x, (k,)), total.identity
+    op = Scan("S", (), (k,), (source * source,), total, start, (4,), (k,), exclusive=exclusive,
+              reverse=reverse)  # fmt: skip
+    for made in outputs(op):
+        found = ta.sparse_jacobian(made, x)(some(x)).toarray()
+        np.testing.assert_allclose(found, dense(made, [x], {x: some(x)}))

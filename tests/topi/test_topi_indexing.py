@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,13 @@ def test_triangles(k: int) -> None:
     gradcheck(topi.tril(x, k), [x], arrays={x: xs})
 
 
+def test_triangles_of_integers_are_integers() -> None:
+    x, xs = te.placeholder((2, 3), "int8", name="X"), np.arange(1, 7, dtype="int8").reshape(2, 3)
+    for y, of in ((topi.triu(x), np.triu), (topi.tril(x), np.tril)):
+        assert y.dtype == "int8"
+        np.testing.assert_array_equal(interpret(y, {x: xs}), of(xs))
+
+
 def test_space_to_depth_and_back() -> None:
     x, xs = tensor(2, 3, 4, 6)
     deep = topi.space_to_depth(x, 2)
@@ -131,12 +139,12 @@ def test_arange_and_meshgrid() -> None:
     for arguments in ((4,), (2, 11, 3), (5, 0, -2), (3, 3)):
         np.testing.assert_array_equal(interpret(topi.arange(*arguments), {}), range(*arguments))
     assert topi.arange(3, dtype="float32").dtype.is_float
-    (a, av), (b, bv) = tensor(3, name="A"), tensor(2, name="B")
-    for indexing in ("xy", "ij"):
-        grids = topi.meshgrid(a, b, indexing=indexing)
-        expected = np.meshgrid(av, bv, indexing=indexing)  # type: ignore[call-overload]
-        for made, array in zip(grids, expected, strict=True):
-            np.testing.assert_array_equal(interpret(made, {a: av, b: bv}), array)
+    values = dict([tensor(3, name="A"), tensor(2, name="B"), tensor(4, name="C")])
+    for count, indexing in product((1, 2, 3), ("xy", "ij")):
+        own = [*values][:count]
+        expected = np.meshgrid(*[values[t] for t in own], indexing=indexing)  # type: ignore[call-overload]
+        for made, array in zip(topi.meshgrid(*own, indexing=indexing), expected, strict=True):
+            np.testing.assert_array_equal(interpret(made, values), array)
 
 
 @pytest.mark.sampled(5)

@@ -161,7 +161,10 @@ def test_rotary_embedding_of_a_part_at_positions(interleaved: bool) -> None:
 
 def test_l2_normalize_and_lrn() -> None:
     x, xs = tensor(2, 5)
-    expect(nn.l2_normalize(x), {x: xs}, xs / np.sqrt((xs**2).sum(1, keepdims=True)))
+    lengths = np.sqrt((xs**2).sum(1, keepdims=True))
+    expect(nn.l2_normalize(x), {x: xs}, xs / lengths)
+    least = float(lengths.mean())
+    expect(nn.l2_normalize(x, epsilon=least**2), {x: xs}, xs / np.maximum(lengths, least))
     padded = np.pad(xs**2, ((0, 0), (1, 1)))
     sums = padded[:, :-2] + padded[:, 1:-1] + padded[:, 2:]
     expected = xs / (1.5 + 0.3 / 3 * sums) ** 0.75
@@ -185,6 +188,12 @@ def test_losses() -> None:
     expect(nn.triplet_margin_loss(x, y, z), {**values, z: zs}, hinge.mean())
     q = np.exp(ys) / np.exp(ys).sum(1, keepdims=True)
     expect(nn.kl_div(x, y), {x: xs, y: q}, (q * (np.log(q) - xs)).sum() / 3)
+
+
+def test_losses_have_the_dtype_of_what_is_judged() -> None:
+    x, y = te.placeholder((3, 4), "float32", name="X"), te.placeholder((3, 4), "float64", name="Y")
+    for loss in (nn.mse_loss, nn.l1_loss, nn.smooth_l1_loss, nn.binary_cross_entropy, nn.kl_div):
+        assert loss(x, y).dtype == "float32"
 
 
 def test_losses_of_two_classes() -> None:

@@ -65,6 +65,8 @@ def test_tensordot(axes: int | tuple[list[int], list[int]]) -> None:
         ("ik,kj->ij", [(2, 3), (3, 4)]),
         ("ik,kj", [(2, 3), (3, 4)]),
         ("ij->ji", [(2, 3)]),
+        ("ba", [(2, 3)]),
+        ("kb,ak", [(3, 4), (2, 3)]),
         ("ii->i", [(3, 3)]),
         ("ii", [(3, 3)]),
         ("ij->", [(2, 3)]),

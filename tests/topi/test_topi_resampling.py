@@ -260,15 +260,16 @@ def test_the_whole_text(case: Case) -> None:
     check(case)
 
 
-def test_shorter_axes_are_mixed_of_all_elements() -> None:
-    x = te.placeholder((12,), "float64", name="X")
-    xs = np.random.default_rng(3).standard_normal(12)
-    places = (np.arange(4)[:, None] + 0.5) * 3 - 0.5
-    around = np.arange(-3, 15)
-    weights = np.maximum(1 - np.abs(around - places) / 3, 0)
+@pytest.mark.parametrize(("n", "count"), [(12, 4), (7, 3)])
+def test_shorter_axes_are_mixed_of_all_elements(n: int, count: int) -> None:
+    x = te.placeholder((n,), "float64", name="X")
+    xs = np.random.default_rng(3).standard_normal(n)
+    places = (np.arange(count)[:, None] + 0.5) * n / count - 0.5
+    around = np.arange(-3, n + 3)
+    weights = np.maximum(1 - np.abs(around - places) * count / n, 0)
     weights /= weights.sum(1, keepdims=True)
-    expected = weights @ xs[np.clip(around, 0, 11)]
-    made = topi.interpolate(x, 4, mode="linear", antialias=True)
+    expected = weights @ xs[np.clip(around, 0, n - 1)]
+    made = topi.interpolate(x, count, mode="linear", antialias=True)
     np.testing.assert_allclose(interpret(made, {x: xs}), expected, rtol=1e-12)
     gradcheck(made, [x], arrays={x: xs})
 

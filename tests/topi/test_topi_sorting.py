@@ -25,10 +25,16 @@ def test_positions_in_order(axis: int, dtype: str) -> None:
 
 def test_nan_comes_last() -> None:
     x = te.placeholder((5,), name="X")
-    xs = np.array([np.nan, 2, -np.inf, np.nan, 1], np.float32)
-    rising, falling = build([topi.argsort(x), topi.argsort(x, descending=True)], [x])(xs)
-    assert rising.tolist() == np.argsort(xs, kind="stable").tolist() == [2, 4, 1, 0, 3]
-    assert falling.tolist() == [0, 3, 1, 4, 2]
+    sorts = build([topi.argsort(x), topi.argsort(x, descending=True)], [x])
+    nan, inf = np.nan, np.inf
+    for values, order in (
+        ([nan, 2, -inf, nan, 1], [2, 4, 1, 0, 3]),
+        ([2, nan, -inf, nan, 1], [2, 4, 0, 1, 3]),
+    ):
+        xs = np.array(values, np.float32)
+        rising, falling = sorts(xs)
+        assert rising.tolist() == np.argsort(xs, kind="stable").tolist() == order
+        assert falling.tolist() == [*order[3:], *order[2::-1]]
 
 
 @pytest.mark.parametrize("largest", [True, False])

@@ -55,6 +55,13 @@ def test_reshape_of_nothing(old: tuple[int, ...], new: tuple[int, ...]) -> None:
     assert interpret(topi.reshape(v, new), {v: np.zeros(old)}).shape == new
 
 
+@pytest.mark.parametrize("new", [(0, -1), (-1, 0)])
+def test_no_extent_is_completed_beside_an_empty_one(new: tuple[int, ...]) -> None:
+    for old in ((0, 3), (2, 3)):
+        with pytest.raises(ShapeError, match="reshape: cannot complete the shape"):
+            topi.reshape(te.placeholder(old, name="V"), new)
+
+
 def test_reshape_of_scalars() -> None:
     s = te.placeholder((), name="S")
     assert interpret(topi.reshape(s, (1, 1)), {s: np.array(3.0)}).tolist() == [[3.0]]

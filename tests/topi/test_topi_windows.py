@@ -147,6 +147,15 @@ def test_padding_of_a_kernel_narrower_than_the_stride() -> None:
     np.testing.assert_allclose(interpret(y, {v: vs, w: ws})[0, 0], expected)
 
 
+def test_padding_of_a_kernel_with_gaps() -> None:
+    (v, vs), (w, ws) = tensor(1, 1, 3, name="V"), tensor(1, 1, 3, name="W")
+    y = topi.nn.conv1d_transpose(v, w, 2, "same_upper", dilation=2)
+    whole = topi.nn.conv1d_transpose(v, w, 2, dilation=2)
+    assert y.shape == (1, 1, 6) and whole.shape == (1, 1, 9)
+    values = {v: vs, w: ws}
+    np.testing.assert_allclose(interpret(y, values), interpret(whole, values)[:, :, 1:7])
+
+
 CEILING = [
     # extent, kernel, stride, (before, after), windows
     (6, 3, 2, (0, 0), 3),
@@ -154,6 +163,7 @@ CEILING = [
     (7, 2, 2, (0, 0), 4),
     (5, 2, 4, (0, 0), 2),
     (4, 1, 3, (0, 1), 2),  # a third window would begin in the padding
+    (3, 2, 3, (0, 1), 1),  # and so would a second one here, at its first element
 ]
 
 

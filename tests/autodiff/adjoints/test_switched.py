@@ -212,3 +212,12 @@ def test_programs_with_where_take_one_branch() -> None:
         return topi.where(n > 0, x / n, x).sum()
 
     assert ta.grad(unit)(np.zeros(3)).tolist() == [1, 1, 1]
+
+
+def test_elements_that_nothing_reads_have_no_derivative() -> None:
+    """Two of four roots are read; those of 0 are not, though the switch is on there, too."""
+    x, v = (te.placeholder((4,), "float64", name=name) for name in "XV")
+    roots = te.compute((4,), lambda i: te.sqrt(x[i]), name="roots")
+    y = te.compute((2, 4), lambda i, j: te.select(v[i] > 0, roots[i] * v[j], 0.0), name="Y")
+    given = {x: np.array([1.0, 4.0, 0.0, 0.0]), v: np.ones(4)}
+    assert ta.evaluate(ta.vjp(y, [x], np.ones((2, 4)))[0], given).tolist() == [2.0, 1.0, 0.0, 0.0]

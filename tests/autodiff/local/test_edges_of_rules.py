@@ -187,3 +187,20 @@ def test_scaled_sums_of_some() -> None:
     assert gradcheck(list(y), [X], arrays={M: mask})
     (g,) = interpret(ta.vjp(list(y), [X], ones(*y)), {X: np.arange(1.0, 5.0), M: mask})
     assert g[1] == 0.0
+
+
+def test_conditions_on_data_are_asked_in_the_order_in_which_they_stand() -> None:
+    """The first one keeps the second one's index inside."""
+    w, along = (te.placeholder((3,), "float64", name=name) for name in "WT")
+    at = te.placeholder((3,), "int64", name="at")
+
+    def element(i: Expr) -> Any:
+        known = te.select(X[at[i]] > 0, X[at[i]] * w[i], 0.0)
+        return te.select(at[i] < 4, known, 0.0)
+
+    y = te.compute((3,), element, name="Y")
+    given = {X: np.array([1.0, -2.0, 3.0, 4.0]), at: np.array([2, 9, 1])}
+    given |= dict.fromkeys((w, along), np.ones(3))
+    made = [ta.vjp(y, [w], np.ones(3))[0], ta.jvp(y, {w: along})]
+    for found in (*ta.evaluate(made, given), *interpret(made, given)):
+        assert found.tolist() == [3.0, 0.0, 0.0]

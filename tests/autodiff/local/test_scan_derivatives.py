@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tensorad import te
+from tensorad.autodiff import jacobian, jvp
 from tensorad.autodiff.local.scans import Heads, reverse_sweep, tangent_scan
 from tensorad.ir.arrays.scan_outputs import last_states, states_after, states_before
 from tensorad.ir.combiner import make_combiner
@@ -71,6 +72,17 @@ def test_a_start_that_does_not_move_has_no_tangent() -> None:
     (after,) = states_after(op)
     (found,) = interpret([made[after]], {X: VALUES, V: MOVED})
     np.testing.assert_allclose(found, slopes_by_element() @ MOVED, rtol=1e-5)
+
+
+def test_a_start_that_does_not_move_meets_no_infinite_partial() -> None:
+    """sqrt(s) + x, from 0: the first step's partial by its state is infinite."""
+    roots = te.comm_reducer(lambda s, x: te.sqrt(s) + x, lambda t: 0.0, name="roots")
+    y = te.scan(X, 0, roots)
+    given = {X: np.array([4.0, 1.0, 2.25, 0.5]), V: MOVED}
+    (moved,) = interpret([jvp(y, {X: V})], given)
+    (by_element,) = interpret([jacobian(y, X)], given)
+    assert np.isfinite(moved).all()
+    np.testing.assert_allclose(moved, by_element @ MOVED)
 
 
 def test_adjoints_go_backwards_for_every_seed_at_once() -> None:

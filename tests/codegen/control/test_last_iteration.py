@@ -11,6 +11,7 @@ from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.loops.ir import ButLast, Place, Repeat
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.lower import lower_program
+from tensorad.errors import BoundsError
 from tensorad.ir.dtypes import FLOAT64
 from tensorad.ir.expr import local_size
 from tensorad.ir.tensor import outputs, saved
@@ -74,3 +75,16 @@ def test_branches_and_loops_that_only_pass_values_on_are_run(trips: int) -> None
     for f in (by_branch, by_loop):
         found = ta.function(f)(A, 1)
         np.testing.assert_allclose(found, ta.interpret(f, A, 1), rtol=1e-12)
+
+
+def test_indices_are_checked_in_the_last_iteration_too() -> None:
+    x, at = ta.placeholder((4,), "float64", name="x"), ta.placeholder((3,), "int64", name="at")
+    first, second = (ta.compute((), lambda n=n: x[n]) for n in (0, 1))
+
+    def step(t: ta.Expr, a: ta.Tensor, b: ta.Tensor) -> list[ta.Tensor]:
+        return [a + b, ta.compute((), lambda: x[at[t]], name="b")]
+
+    total = outputs(loop(step, [first, second], trips=3))[0]
+    assert ta.evaluate(total, {x: np.arange(4.0), at: np.array([3, 2, 1])}) == 6.0
+    with pytest.raises(BoundsError, match="x is read at index 9 of axis 0"):
+        ta.evaluate(total, {x: np.arange(4.0), at: np.array([3, 2, 9])})

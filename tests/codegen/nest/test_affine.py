@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
+from tensorad import te
+from tensorad.building import evaluate as evaluate_tensor
 from tensorad.codegen.loops.index_ranges import Ranges, comparison, fold_by_ranges, linear_form
 from tensorad.codegen.nest.access import access, in_bounds, strides
 from tensorad.ir.dtypes import FLOAT32, INT64
@@ -115,3 +118,17 @@ def test_data_of_a_known_range_is_compared_unless_it_may_wrap_around() -> None:
         assert fold_by_ranges(e, ranges, {}) is folded
     for e in (call("gt", p + most, p), (p + most) // 4, call("maximum", p + most, int_const(0))):
         assert fold_by_ranges(e, ranges, {}) is e
+
+
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+def test_an_extremum_of_data_that_wrap_is_not_settled(op: str) -> None:
+    """4 * q is above -1 for every q from 0 on, but not modulo 2**64."""
+    data = te.placeholder((3,), "int64", name="I")
+
+    def element(i: Expr) -> Expr:
+        return call(op, int_const(-1), te.minimum(te.maximum(data[i], 0), 2**62) * 4)
+
+    y = te.compute((3,), element, name="Y")
+    found = evaluate_tensor(y, {data: np.array([1, 2**61, 2**61 + 5])}).tolist()
+    wrapped = [4, -(2**63), 20 - 2**63]
+    assert found == [(max if op == "maximum" else min)(-1, n) for n in wrapped]

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from tensorad import te
+from tensorad.autodiff import vjp
+from tensorad.building import evaluate
 from tensorad.codegen.directives import OPEN, Choices
 from tensorad.codegen.loops.ir import If, Store
 from tensorad.codegen.scan.parts import lower_point
@@ -122,3 +124,31 @@ def test_long_rows_picked_by_data_are_shared_by_ranges() -> None:
     loop, scratch = shared_by_rows(t, update.indices[0], a, loops_in(kernel.body)[-1])
     assert loop.kind == "parallel"
     assert len(scratch) == 2
+
+
+def test_lanes_whose_updates_data_switch_off() -> None:
+    rows, pick = te.placeholder((8, 64), "float64", name="R"), te.placeholder((8,), "int64")
+    mask = te.placeholder((64,), "float64", name="M")
+    y = te.compute((8, 64), lambda n, d: te.select(mask[d] > 0, rows[pick[n], d] * 2, 0.0))
+    given = {
+        rows: np.ones((8, 64)),
+        pick: np.array([1, 1, 3, 0, 1, 2, 2, 7]),
+        mask: np.cos(np.arange(64.0)),
+    }
+    found = evaluate(vjp(y, [rows], np.ones((8, 64)))[0], given)
+    counts = np.bincount(given[pick], minlength=8)
+    np.testing.assert_array_equal(found, np.outer(counts, 2.0 * (given[mask] > 0)))
+
+
+@pytest.mark.parametrize("by_data", [False, True])
+def test_a_scatter_whose_values_read_its_start(by_data: bool) -> None:
+    z, at = te.placeholder((64,), "float64", name="Z"), te.placeholder((64,), "int64", name="I")
+    start = te.compute((64,), lambda i: te.exp(z[i]) * 2, name="start")
+
+    def place(k: Expr) -> tuple[Expr, Expr]:
+        return at[k] if by_data else 63 - k, start[k]
+
+    y = te.scatter((64,), (64,), place, init=start)
+    values = np.linspace(-1.0, 1.0, 64)
+    found = evaluate(y, {z: values, at: np.arange(64)[::-1].copy()})
+    np.testing.assert_allclose(found, 2 * (np.exp(values) + np.exp(values[::-1])), rtol=1e-12)

@@ -257,3 +257,24 @@ def test_a_folder_above_external_data_that_is_exchanged(
     monkeypatch.setattr(arrays, "_inside", exchanging)
     with pytest.raises(OnnxError, match="cannot be read"):
         external(folder, (2,), "below/data")
+
+
+def test_first_states_of_a_layer_whose_batch_comes_first() -> None:
+    values = layer("GRU", 2)
+    told = {"opset": 14, "hidden_size": 5, "direction": "bidirectional"}
+    wanted = load(single("GRU", values, 2, **told)).build()(values)
+    turned = {n: a.swapaxes(0, 1) if n in ("X", "h") else a for n, a in values.items()}
+    found = load(single("GRU", turned, 2, layout=1, **told)).build()(turned)
+    (y, last), (other, after) = wanted.values(), found.values()
+    np.testing.assert_allclose(other, y.transpose(2, 0, 1, 3), rtol=1e-5)
+    np.testing.assert_allclose(after, last.transpose(1, 0, 2), rtol=1e-5)
+
+
+def test_scales_of_groups_before_they_were_those_of_channels() -> None:
+    values = {"X": drawn(2, 6, 3), "scale": drawn(2) + 1.0, "shift": drawn(2)}
+    model = load(single("GroupNormalization", values, opset=18, num_groups=2))
+    (found,) = model.build()(values).values()
+    groups = values["X"].reshape(2, 2, 9)
+    normal = (groups - groups.mean(2, keepdims=True)) / np.sqrt(groups.var(2) + 1e-5)[..., None]
+    expected = normal * values["scale"][:, None] + values["shift"][:, None]
+    np.testing.assert_allclose(found, expected.reshape(2, 6, 3), rtol=1e-4, atol=1e-5)

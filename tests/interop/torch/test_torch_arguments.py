@@ -203,6 +203,7 @@ def test_tensors_of_any_layout_are_read_right(grad: bool) -> None:
         "strided": torch.rand(3, 8, dtype=F64)[:, ::2],
         "negative": z.conj().imag,
         "one negative": z.conj().imag[:1].contiguous(),
+        "negative in a row": torch._neg_view(torch.rand(3, 4, dtype=F64)),
         "conjugate": z.conj().real,
         "empty": torch.rand(0, 4, dtype=F64),
         "zeros without memory": torch._efficientzerotensor((3, 4), dtype=F64),

@@ -319,3 +319,14 @@ def test_random_loops_of_all_kinds() -> None:
         plain = run({})
         for way in ways:
             assert same_bits(run(way), plain), (seed, way)
+
+
+@pytest.mark.parametrize("way", [{"checkpoint": "sqrt"}, {"checkpoint": 3}])
+def test_counts_that_only_the_run_knows_are_reached(way: dict[str, Any]) -> None:
+    def last(way: dict[str, Any]) -> Any:
+        step = lambda i, c: ta.sin(c) * 1.1 + 0.2  # noqa: E731  # short
+        return ta.function(lambda x, n: ta.for_loop(0, n, step, x, **way))
+
+    plain, segmented = last({}), last(way)
+    for n in range(12):
+        assert segmented(0.5, n) == plain(0.5, n)

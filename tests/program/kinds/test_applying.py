@@ -111,3 +111,11 @@ def test_what_one_function_captures_is_not_known_of_others_in_its_place() -> Non
 
 def test_fn_is_the_function_outside_of_programs() -> None:
     assert ta.fn(abs) is abs
+
+
+def test_functions_that_differ_in_their_defaults_are_two() -> None:
+    def arm(factor: float) -> Any:
+        return lambda: lambda y, k=factor: y * k
+
+    f = ta.function(lambda p, x: ta.cond(p, arm(2.0), arm(5.0))(x))
+    assert (f(True, 1.0), f(False, 1.0)) == (2.0, 5.0)

@@ -244,6 +244,20 @@ def test_loops_that_differ_stay_apart(change: Callable[[], Loop]) -> None:
     assert len(controls(same(before, after))) == 2
 
 
+def test_constants_of_equal_bytes_are_told_apart_by_their_shapes() -> None:
+    numbers = np.arange(6.0)
+    before = []
+    for shape in ((2, 3), (3, 2)):
+        c = ta.const(numbers.reshape(shape))
+
+        def step(t: ta.Expr, a: Tensor, c: Tensor = c) -> list[Tensor]:
+            return [ta.compute((3,), lambda i: sin(a)[i] + c[1, 0])]
+
+        before += outputs(loop(step, [X], trips=2))
+    after = outer_first(before, GIVEN, share_operations)
+    assert len(controls(same(before, after))) == 2
+
+
 def test_loops_in_loops_are_compared_with_their_counters() -> None:
     def nested(one: int, two: int) -> Loop:
         def outer(t: ta.Expr, a: Tensor) -> list[Tensor]:

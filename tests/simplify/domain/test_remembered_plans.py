@@ -10,11 +10,13 @@ import pytest
 import tensorad as ta
 from tensorad.ir.analysis.facts import assume, forget_facts
 from tensorad.ir.arrays.constants import constant
-from tensorad.ir.expr import TRUE, Expr, axis, call, int_const
+from tensorad.ir.expr import TRUE, Expr, axis, call, int_const, read
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import placeholders
+from tensorad.simplify.domain.listed_points import fold_constant_reads
 from tensorad.simplify.domain.polyhedral import solve_affine
+from tests.support.oracles import evaluate, points
 
 
 @pytest.fixture(autouse=True)
@@ -131,3 +133,40 @@ def test_conditions_on_data_stay_on_what_is_remembered() -> None:
         lifted = ta.OptimizeAndLiftNonzeronessConditions(t)
         given = {x: np.array([1.0, 5.0, 2.0, 7.0]), m: np.array([1.0, -1.0, 1.0, -1.0])}
         assert np.asarray(ta.evaluate(lifted, given)).tolist() == [1, 1, 2, 2]
+
+
+def test_tables_of_equal_numbers_are_told_apart_by_their_shapes() -> None:
+    x, k = ta.placeholder((6,), "float64", name="X"), ta.reduce_axis(6, name="k")
+    kept = []
+    for rows, values in ((2, [0, 0, 0, 1, 1, 1]), (3, [0, 0, 1, 1, 2, 2])):
+        p = constant(np.array(values))
+        t = ta.compute((rows,), lambda i: ta.sum(x[k], axis=k, where=p[k] == i), name="t")
+        kept.append(ta.OptimizeAndLiftNonzeronessConditions(t))
+        found = ta.evaluate(kept[-1], {x: np.arange(1.0, 7.0)})
+        assert found.tolist() == np.bincount(values, np.arange(1.0, 7.0)).tolist()
+
+
+def test_plans_are_told_apart_by_how_many_axes_are_outside() -> None:
+    for outside in (1, 2):
+        x, *rest = axis("x", 0, 4), axis("y", 0, 3), axis("z", 0, 2)
+        condition = call("eq", x, rest[0] + rest[1])
+        outer, inner = [x, *rest][:outside], [x, *rest][outside:]
+        pieces = solve_affine(outer, inner, [condition]).pieces
+        for at in points(outer):
+            found = [
+                [evaluate(p.values[a], inside) for a in inner]
+                for p in pieces
+                if evaluate(p.guard, at)
+                for inside in points(p.axes, at)
+                if evaluate(p.residual, inside)
+            ]
+            every = [p for p in points(inner, at) if evaluate(condition, p)]
+            assert sorted(found) == sorted([[p[a] for a in inner] for p in every])
+
+
+def test_an_element_outside_of_its_table_is_no_number() -> None:
+    table = constant(np.array([5, 6, 7]))
+    assert fold_constant_reads(read(table, (int_const(2),))) is int_const(7)
+    for n in (-1, 3):
+        outside = read(table, (int_const(n),))
+        assert fold_constant_reads(outside) is outside

@@ -129,6 +129,7 @@ CALLS: Final[dict[str, list[Call]]] = {
     "swapaxes": [lambda x, y, v, s, b, n: np.swapaxes(s, 0, -2)],
     "moveaxis": [
         lambda x, y, v, s, b, n: np.moveaxis(s, 1, 0),
+        lambda x, y, v, s, b, n: np.moveaxis(np.reshape(x, (3, 2, 2)), (0, 1), (2, 0)),
         lambda x, y, v, s, b, n: np.moveaxis(np.expand_dims(x, 0), (1, 2), (-1, 0)),
     ],
     "squeeze": [lambda x, y, v, s, b, n: np.squeeze(s), lambda x, y, v, s, b, n: np.squeeze(s, 0)],
