@@ -22,10 +22,8 @@ from tensorad.ir.visit import (
     substitute_all,
     topological_ops,
 )
-from tensorad.simplify.certify.certificate import is_read_back
 from tensorad.simplify.formula.costs import visits
 from tensorad.simplify.formula.dataflow import over_inputs
-from tensorad.simplify.readback.compare import demand_equal_tensors
 from tensorad.simplify.zeros.reduction_stages import extract_reductions
 
 Ops = dict[Op, None]
@@ -68,11 +66,7 @@ def joined(
     if not own:
         return list(results)
     written = dict.fromkeys(forward)
-    found = _Joining(_over_stages(results, order, written, own), own, written, given).run()
-    if is_read_back():
-        for one, other in zip(results, found, strict=True):
-            demand_equal_tensors("joined", one, other, [t for op in behind for t in outputs(op)])
-    return found
+    return _Joining(_over_stages(results, order, written, own), own, written, given).run()
 
 
 def _over_stages(

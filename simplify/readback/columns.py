@@ -15,6 +15,7 @@ from tensorad.ir.visit import conjuncts
 from tensorad.simplify.certify.outcomes import Undecided
 
 Array = Any
+_MOST_CODE: Final = 1 << 62
 _OPERATIONS: Final[dict[str, Any]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -34,6 +35,10 @@ _OPERATIONS: Final[dict[str, Any]] = {
     "or": np.logical_or,
     "not": np.logical_not,
 }
+
+
+class TooManyPoints(Undecided):
+    """Points are more than are listed."""
 
 
 class Columns:
@@ -120,7 +125,7 @@ class Columns:
         counts = np.maximum(0, -((first - end) // step))
         total = int(counts.sum())
         if total > self.most:
-            raise Undecided("there are too many points to list")
+            raise TooManyPoints("there are too many points to list")
         parent = np.repeat(np.arange(rows.count), counts)
         starts = np.repeat(np.cumsum(counts) - counts, counts)
         column = first[parent] + step[parent] * (np.arange(total) - starts)
@@ -148,11 +153,35 @@ class Rows:
     def where(self, holds: Array) -> Rows:
         return self if holds.all() else self.take(np.flatnonzero(holds))
 
+    def distinct(self, axes: Sequence[Axis]) -> tuple[Rows, Array]:
+        """(a point for each value of some axes, which of them each row has)."""
+        own: list[Expr] = [a for a in axes if a in self.axes]
+        codes = codes_of([self.axes[a] for a in own], self.count)
+        _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+        return Rows({a: self.axes[a][first] for a in own}, len(first)), place.ravel()
+
     def from_here(self) -> Rows:
         """The same points, as the ones begun with."""
         found = Rows(dict(self.axes), self.count)
         found.known = dict(self.known)
         return found
+
+
+def codes_of(columns: Sequence[Array], count: int) -> Array:
+    """A number for each row: equal rows have equal numbers."""
+    found = np.zeros(count, dtype=np.int64)
+    most = 1
+    for column in columns if count else ():
+        least = int(column.min())
+        width = int(column.max()) - least + 1
+        if most * width >= _MOST_CODE:
+            found = np.unique(found, return_inverse=True)[1].ravel()
+            most = int(found.max()) + 1
+        if most * width >= _MOST_CODE:
+            column = np.unique(column, return_inverse=True)[1].ravel()
+            least, width = 0, int(column.max()) + 1
+        found, most = found * width + (column - least), most * width
+    return found
 
 
 def _uses(a: Axis, left: Sequence[Axis]) -> bool:

@@ -9,11 +9,12 @@ import numpy as np
 
 from tensorad.ir.expr import Axis
 from tensorad.simplify.certify.outcomes import Refuted
-from tensorad.simplify.readback.columns import Columns
+from tensorad.simplify.readback.columns import Columns, codes_of
 from tensorad.simplify.readback.relations import Part, orders_of
 
 Array = Any
-_MOST_POINTS: Final = 1 << 19
+FEW_POINTS: Final = 1 << 13
+MOST_POINTS: Final = 1 << 19
 _ROUNDING: Final = 1e-5
 
 
@@ -22,6 +23,7 @@ def compare_points(
     one: Sequence[Part],
     other: Sequence[Part],
     groups: Sequence[Sequence[Sequence[int]]],
+    most: int = MOST_POINTS,
 ) -> None:
     """Whether two sums of values of one form have the same places, each with the same number.
 
@@ -29,24 +31,24 @@ def compare_points(
         Undecided: the points cannot be listed.
         Refuted: they differ.
     """
-    columns = Columns({}, _MOST_POINTS)
+    columns = Columns({}, most)
     elements = columns.begin(outer)
-    rows: list[Array] = []
+    made: list[tuple[Array, ...]] = []
     numbers: list[Array] = []
     for sign, parts in ((1.0, one), (-1.0, other)):
         for p in parts:
             points = columns.along(elements, p.loops, p.where)
             place = [columns.values(e, points) for e in p.place]
-            weight = np.ones(points.count)
+            weight = np.full(points.count, sign * float(p.number))
             for e, n in p.weights:
                 weight *= columns.values(e, points).astype(float) ** n
             for order in orders_of(groups):
-                rows.append(np.stack([points.origin, *[place[k] for k in order]], axis=1))
-                numbers.append(sign * float(p.number) * weight)
-    every, weights = np.concatenate(rows), np.concatenate(numbers)
-    if not len(every):
+                made.append((points.origin, *[place[k] for k in order]))
+                numbers.append(weight)
+    rows, weights = [np.concatenate(c) for c in zip(*made, strict=True)], np.concatenate(numbers)
+    if not len(weights):
         return
-    _, group = np.unique(every, axis=0, return_inverse=True)
+    _, group = np.unique(codes_of(rows, len(weights)), return_inverse=True)
     total = np.bincount(group.ravel(), weights)
     size = np.bincount(group.ravel(), np.abs(weights))
     if (np.abs(total) > _ROUNDING * size).any():

@@ -28,12 +28,15 @@ class Forms:
     def __init__(self) -> None:
         self.numbers: dict[Hashable, int] = {}
         self.known: dict[Expr, tuple[int, Place]] = {}
+        self.widths: dict[int, int] = {}
+        """How many indices the place of a form has."""
 
     def of(self, e: Expr) -> tuple[int, Place]:
         """(the form of a value, its place)."""
         found = self.known.get(e)
         if found is None:
             found = self.known[e] = self._of(e, ())
+            self.widths[found[0]] = len(found[1])
         return found
 
     def number(self, what: Hashable) -> int:
@@ -82,7 +85,9 @@ class Forms:
     def _orderless(self, op: str, e: Call, bound: tuple[Axis, ...]) -> tuple[int, Place]:
         """Operands in the order of their forms; equal ones in the order of their places' texts."""
         found = [self._of(p, bound) for p in _operands(op, e)]
-        found.sort(key=lambda p: (p[0], tuple(map(str, p[1]))))
+        found.sort(key=lambda p: p[0])
+        if len(dict.fromkeys([form for form, _ in found])) < len(found):
+            found.sort(key=lambda p: (p[0], tuple(map(str, p[1]))))
         place = tuple([i for _, own in found for i in own])
         return self.number((op, *[form for form, _ in found])), place
 
@@ -116,5 +121,5 @@ def form_of_product(
 ) -> tuple[tuple[tuple[int, int], ...], Place]:
     """(the forms and powers of a product's factors, in order; their places)."""
     found = [(*forms.of(e), n) for e, n in atoms]
-    found.sort(key=lambda f: (f[0], f[2], tuple(map(str, f[1]))))
+    found.sort(key=lambda f: (f[0], f[2]))
     return tuple([(form, n) for form, _, n in found]), tuple([i for _, p, _ in found for i in p])

@@ -22,7 +22,7 @@ _thread = threading.local()
 _PATIENCE: Final = 4
 _ROUNDING: Final = Fraction(1, 10**5)
 """Numbers are equal up to this: those of formulas are rounded when they are multiplied."""
-_MOST_ORDERS: Final = 6
+MOST_ORDERS: Final = 6
 
 Orders = list[tuple[int, ...]]
 Groups = Sequence[Sequence[Sequence[int]]]
@@ -78,7 +78,7 @@ def _context() -> Any:
     return _thread.context
 
 
-def orders_of(groups: Groups) -> Orders:
+def orders_of(groups: Groups, most: int = MOST_ORDERS) -> Orders:
     """The orders in which factors of one form may be written.
 
     Raises:
@@ -87,7 +87,7 @@ def orders_of(groups: Groups) -> Orders:
     found: list[tuple[int, ...]] = []
     for choice in product(*map(permutations, groups)):
         found.append(tuple([n for group in choice for own in group for n in own]))
-        if len(found) > _MOST_ORDERS:
+        if len(found) > most:
             raise Undecided("many factors have one form")
     return found
 
@@ -210,7 +210,11 @@ def _overlay(weighted: Sequence[tuple[int, Fraction, Any]]) -> None:
 
 
 def close(a: Fraction, b: Fraction) -> bool:
-    return abs(a - b) <= _ROUNDING * max(abs(a), abs(b))
+    return is_near(a, b, max(abs(a), abs(b)))
+
+
+def is_near(a: Fraction, b: Fraction, largest: Fraction) -> bool:
+    return abs(a - b) <= _ROUNDING * largest
 
 
 def _are_disjoint(sets: Sequence[Any]) -> bool:

@@ -17,17 +17,31 @@ import numpy as np
 
 from tensorad.ir.analysis.facts import facts_about
 from tensorad.ir.dtypes import BOOL
-from tensorad.ir.expr import Apply, Axis, Call, Cast, Const, Expr, Read, Reduce, Select, Size
+from tensorad.ir.expr import (
+    Apply,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Param,
+    Read,
+    Reduce,
+    Select,
+    Size,
+)
 from tensorad.ir.functions import is_stop
+from tensorad.ir.order import DATA, REDUCE, occurs
 from tensorad.ir.tensor import Constant
-from tensorad.ir.visit import postorder
+from tensorad.ir.visit import free_leaves, postorder
 from tensorad.simplify.certify.outcomes import Refuted, Undecided
-from tensorad.simplify.readback.columns import Columns, Rows
+from tensorad.simplify.readback.columns import Columns, Rows, TooManyPoints
 
 Array = Any
 _PRIME: Final = (1 << 31) - 1
 _MOST_POINTS: Final = 1 << 16
-_MOST_ELEMENTS: Final = 64
+_MOST_ELEMENTS: Final = (64, 16, 4)
+_MOST_STEPS: Final = 256
 _SIZES: Final = (0, 1, 2, 3, 4, 6)
 _MOST_SIZES: Final = 12
 _ROUNDED: Final = 10**6
@@ -39,7 +53,6 @@ _COMPARED: Final = {
     "eq": np.equal,
     "ne": np.not_equal,
 }
-_FOLDS: Final = {"max": np.maximum, "min": np.minimum}
 
 
 def compare_samples(outer: Sequence[Axis], one: Expr, other: Expr) -> str:
@@ -53,20 +66,33 @@ def compare_samples(outer: Sequence[Axis], one: Expr, other: Expr) -> str:
     tried = [g for g in _choices(sizes) if _is_possible(g)]
     compared = 0
     for given in tried:
-        field = Field(given)
-        rows = field.begin(outer)
-        if rows.count > _MOST_ELEMENTS:
-            some = np.random.default_rng(0).choice(rows.count, _MOST_ELEMENTS, replace=False)
-            rows = rows.take(np.sort(some)).from_here()
-        if not rows.count:
-            continue
-        compared += 1
-        if (field.values(one, rows) != field.values(other, rows)).any():
-            raise Refuted("the values differ")
+        compared += _are_equal(given, outer, one, other)
     if not compared and sizes:
         raise Undecided("no small sizes satisfy what is assumed")
     names = ", ".join(map(str, sizes))
     return f"values in a prime field{f', {compared} values of {names}' if sizes else ''}"
+
+
+def _are_equal(given: Mapping[Expr, int], outer: Sequence[Axis], one: Expr, other: Expr) -> bool:
+    """Whether there are elements to compare; at fewer elements where they visit many points.
+
+    Raises:
+        Undecided, Refuted: they could not be evaluated, or differ.
+    """
+    for most in _MOST_ELEMENTS:
+        field = Field(given)
+        rows = field.begin(outer)
+        if rows.count > most:
+            some = np.random.default_rng(0).choice(rows.count, most, replace=False)
+            rows = rows.take(np.sort(some)).from_here()
+        try:
+            if (field.values(one, rows) != field.values(other, rows)).any():
+                raise Refuted("the values differ")
+            return rows.count > 0
+        except TooManyPoints:
+            if most == _MOST_ELEMENTS[-1]:
+                raise
+    return False
 
 
 def _sizes_of(roots: Sequence[Expr]) -> list[Size]:
@@ -136,8 +162,11 @@ class Field(Columns):
         return (value % np.uint64(_PRIME)).astype(np.int64)
 
     def _value(self, e: Expr, rows: Rows) -> Array:
-        if isinstance(e, Reduce):
-            return self._reduce(e, rows)
+        match e:
+            case Reduce():
+                return self._reduce(e, rows)
+            case Select(cond=c, then=a, orelse=b):
+                return self._chosen(self.values(c, rows), a, b, rows)
         if e.dtype is BOOL and isinstance(e, Call) and e.args[0].dtype.is_float:
             args = [_signed(self.values(a, rows)) for a in e.args]
             if e.op in _COMPARED:
@@ -151,9 +180,6 @@ class Field(Columns):
                 return np.full(rows.count, _residue(v), dtype=np.int64)
             case Read():
                 return self.read(e, rows)
-            case Select(cond=c, then=a, orelse=b):
-                holds = self.values(c, rows)
-                return self._chosen(holds, a, b, rows)
             case Cast(value=v):
                 return self.values(v, rows).astype(np.int64) % _PRIME
             case Apply(function=f, args=(a,)) if is_stop(f):
@@ -169,7 +195,7 @@ class Field(Columns):
 
     def _chosen(self, holds: Array, a: Expr, b: Expr, rows: Rows) -> Array:
         """Each side only where it is chosen: loops elsewhere may have other bounds."""
-        found = np.zeros(rows.count, dtype=np.int64)
+        found = np.zeros(rows.count, dtype=bool if a.dtype is BOOL else np.int64)
         for side, e in ((holds, a), (~holds, b)):
             if side.any():
                 found[side] = self.values(e, rows if side.all() else rows.where(side).from_here())
@@ -197,20 +223,56 @@ class Field(Columns):
         return self._random(op, args, rows)
 
     def _reduce(self, e: Reduce, rows: Rows) -> Array:
-        start = rows.from_here()
-        points = self.along(start, e.axes, (e.condition,))
-        fold = e.combiner.name
-        if e.combiner.arity != 1 or not (e.combiner.is_sum or fold in _FOLDS):
-            raise Undecided(f"{fold} is no fold that is evaluated")
-        values = self.values(e.sources[0], points.from_here())
+        """Once for each value of the axes that it depends on."""
+        free = free_leaves(e)
+        if any(isinstance(a, Param) for a in free):
+            raise Undecided("a fold inside of another one's step")
+        some, place = rows.distinct([a for a in free if isinstance(a, Axis)])
+        return self._folded(e, some)[place]
+
+    def _folded(self, e: Reduce, rows: Rows) -> Array:
+        points = self.along(rows, e.axes, (e.condition,))
+        inside = points.from_here()
+        values = [self.values(s, inside) for s in e.sources]
         if e.combiner.is_sum:
             total = np.zeros(rows.count, dtype=np.int64)
-            np.add.at(total, points.origin, values)
+            np.add.at(total, points.origin, values[0])
             return total % _PRIME if e.dtype.is_float else total
-        least = -_PRIME if fold == "max" else _PRIME
-        found = np.full(rows.count, least, dtype=np.int64)
-        _FOLDS[fold].at(found, points.origin, _signed(values) if e.dtype.is_float else values)
+        if any(occurs(REDUCE | DATA, r) for r in e.combiner.results):
+            raise Undecided(f"{e.combiner.name} is no fold that is evaluated")
+        found = self._steps(e, rows, points, values)
         return found % _PRIME if e.dtype.is_float else found
+
+    def _steps(self, e: Reduce, rows: Rows, points: Rows, values: Sequence[Array]) -> Array:
+        """The n-th points of all rows are taken in together, for one n after another."""
+        order = np.lexsort((*[points.axes[a] for a in reversed(e.axes)], points.origin))
+        origin = points.origin[order]
+        turn = np.arange(len(origin)) - np.searchsorted(origin, origin)
+        last = int(turn.max(initial=-1))
+        if last > _MOST_STEPS:
+            raise Undecided("a fold has many steps")
+        state = [_first(c, rows.count) for c in e.combiner.identity]
+        for n in range(last + 1):
+            now = np.flatnonzero(turn == n)
+            who, which = origin[now], order[now]
+            given: dict[Expr, Array] = dict(
+                zip(e.combiner.lhs, [s[who] for s in state], strict=True)
+            )
+            given.update(zip(e.combiner.rhs, [v[which] for v in values], strict=True))
+            inside = Rows(given, len(now))
+            for s, new in zip(
+                state, [self.values(r, inside) for r in e.combiner.results], strict=True
+            ):
+                s[who] = new
+        return state[e.index]
+
+
+def _first(c: Const, count: int) -> Array:
+    """The begin of a fold; infinities are beyond all numbers of the field."""
+    if not c.dtype.is_float:
+        return np.full(count, c.value, dtype=bool if c.dtype is BOOL else np.int64)
+    number = _residue(c.value) if isfinite(c.value) else 2 * _PRIME if c.value > 0 else -_PRIME
+    return np.full(count, number, dtype=np.int64)
 
 
 def _signed(values: Array) -> Array:

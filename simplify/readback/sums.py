@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from tensorad.ir.expr import FALSE, ONE, TRUE, Axis, Call, Cast, Expr, call
+from tensorad.ir.dtypes import DType
+from tensorad.ir.expr import FALSE, ONE, TRUE, Axis, Call, Cast, Expr, Size, call, cast, const
 from tensorad.ir.order import DATA, REDUCE, occurs
 from tensorad.ir.visit import conjuncts, substitute, substitute_all, uses_any
 from tensorad.simplify.certify.outcomes import Refuted, Undecided
-from tensorad.simplify.readback.listing import compare_points
+from tensorad.simplify.readback.alike import Likes
+from tensorad.simplify.readback.listing import FEW_POINTS, MOST_POINTS, compare_points
 from tensorad.simplify.readback.monomials import Sum, Term, Terms
 from tensorad.simplify.readback.places import Forms, form_of_product
-from tensorad.simplify.readback.relations import Part, close, compare_relations
+from tensorad.simplify.readback.relations import Part, compare_relations
 
 Form = tuple[tuple[int, int], ...]
+Difference = tuple[Form, list[Part], list[Part]]
 
 
-def settled(outer: Sequence[Axis], t: Term) -> Term | None:
+def settled(outer: Sequence[Axis], t: Term, dtype: DType) -> Term | None:
     """The term without loops that an equation gives the value of, and without what bounds say.
+
+    Loops that nothing depends on are factors: how often they run.
 
     None where it is 0.
     """
@@ -43,8 +48,39 @@ def settled(outer: Sequence[Axis], t: Term) -> Term | None:
             known.update((call("eq", a, a.lower), call("eq", a.lower, a)))
     parts = dict.fromkeys([p for c in where for p in conjuncts(c)])
     left = [p for p in parts if p is not TRUE and p not in known]
-    zero = any(p is FALSE for p in left)
-    return None if zero else Term(t.number, atoms, tuple(loops), tuple(left))
+    if any(p is FALSE for p in left):
+        return None
+    return _counted(Term(t.number, atoms, tuple(loops), tuple(left)), dtype)
+
+
+def _counted(t: Term, dtype: DType) -> Term | None:
+    """The term without loops that nothing depends on; None where they have no points."""
+    number, loops, atoms = t.number, list(t.loops), dict(t.atoms)
+    for a in reversed(t.loops):  # those inside first: their bounds may depend on others
+        around = [b for c in loops if c is not a for b in (c.lower, c.upper, c.step)]
+        if _is_used_in((*atoms, *t.where, *around), a):
+            continue
+        if a.extent is not None:
+            number *= a.extent
+        elif a.step is ONE:
+            count = cast(_length(a), dtype)
+            atoms[count] = atoms.get(count, 0) + 1
+            if not atoms[count]:
+                del atoms[count]
+        else:
+            continue
+        loops = [b for b in loops if b is not a]
+    return Term(number, atoms, tuple(loops), t.where) if number else None
+
+
+def _length(a: Axis) -> Expr:
+    """How many points an axis has; sizes are not negative."""
+    n = a.upper - a.lower
+    return n if isinstance(n, Size) else call("maximum", n, const(0, n.dtype))
+
+
+def _is_used_in(roots: Sequence[Expr], a: Axis) -> bool:
+    return any(uses_any(e, [a]) for e in roots)
 
 
 def _powers(atoms: Sequence[tuple[Expr, int]]) -> dict[Expr, int]:
@@ -77,33 +113,43 @@ class Sums:
         self.outer = tuple(outer)
         self.forms = Forms()
         self.terms = Terms()
+        self.likes = Likes()
 
     def by_form(self, total: Sum, weighted: bool = False) -> dict[Form, list[Part]]:
         """The terms by form; integers of indices alone are factors or, `weighted`, numbers."""
         found: dict[Form, list[Part]] = {}
-        for term in total:
-            t = settled(self.outer, term)
-            if t is not None:
-                atoms = list(t.atoms.items())
-                weights = [(e.value, n) for e, n in atoms if weighted and _is_count(e)]
-                atoms = [(e, n) for e, n in atoms if not (weighted and _is_count(e))]
-                form, place = form_of_product(self.forms, atoms)
-                part = Part(t.number, place, t.loops, t.where, tuple(weights))
-                found.setdefault(form, []).append(part)
+        for t in total:
+            atoms = list(t.atoms.items())
+            weights = [(e.value, n) for e, n in atoms if weighted and _is_count(e)]
+            atoms = [(e, n) for e, n in atoms if not (weighted and _is_count(e))]
+            form, place = form_of_product(self.forms, atoms)
+            part = Part(t.number, place, t.loops, t.where, tuple(weights))
+            found.setdefault(form, []).append(part)
         return found
 
-    def differences(
-        self, one: Expr, other: Expr, weighted: bool = False
-    ) -> list[tuple[Form, list[Part], list[Part]]]:
+    def settled(self, e: Expr) -> Sum:
+        """The terms of a formula over the loops that they need."""
+        found = [settled(self.outer, t, e.dtype) for t in self.terms.of(e)]
+        return [t for t in found if t is not None]
+
+    def differences(self, one: Sum, other: Sum, weighted: bool = False) -> list[Difference]:
         """The forms whose sums are not the same as they are written."""
-        first = self.by_form(self.terms.of(one), weighted)
-        second = self.by_form(self.terms.of(other), weighted)
+        first, second = (self.by_form(s, weighted) for s in (one, other))
         found = []
         for form in dict.fromkeys((*first, *second)):
-            a, b = _without_shared(first.get(form, []), second.get(form, []))
+            sides = first.get(form, []), second.get(form, [])
+            a, b = self.likes.differences(sides, self.groups(form))
             if a or b:
                 found.append((form, a, b))
         return found
+
+    def are_alike(self, one: Expr, other: Expr) -> bool:
+        """Whether two formulas are equal as they are written.
+
+        Raises:
+            Undecided: they are too long.
+        """
+        return not self.differences(self.settled(one), self.settled(other))
 
     def compare(self, one: Expr, other: Expr) -> str:
         """How it was proved that two formulas are equal: "structure", "isl" or "enumeration".
@@ -111,25 +157,33 @@ class Sums:
         Raises:
             Undecided, Refuted: they are not, or it was not proved.
         """
-        left = self.differences(one, other)
+        sides = self.settled(one), self.settled(other)
+        left = self.differences(*sides)
         if not left:
             return "structure"
+        try:
+            self._list(*sides, FEW_POINTS)
+            return "enumeration"
+        except Undecided:
+            pass  # there are more points, or sizes without a value
         try:
             for form, a, b in left:
                 compare_relations(self.outer, a, b, self.groups(form))
             return "isl"
         except (Undecided, Refuted):
-            for form, a, b in self.differences(one, other, weighted=True):
-                compare_points(self.outer, a, b, self.groups(form))
+            self._list(*sides, MOST_POINTS)
             return "enumeration"
+
+    def _list(self, one: Sum, other: Sum, most: int) -> None:
+        for form, a, b in self.differences(one, other, weighted=True):
+            compare_points(self.outer, a, b, self.groups(form), most)
 
     def groups(self, form: Form) -> list[list[list[int]]]:
         """Positions in places, by factor; factors of one form and power together."""
         found: list[list[list[int]]] = []
         at = 0
-        widths = {number: len(place) for number, place in self.forms.known.values()}
         for k, one in enumerate(form):
-            width = widths[one[0]]
+            width = self.forms.widths[one[0]]
             own = list(range(at, at + width))
             at += width
             if k and form[k - 1] == one:
@@ -142,33 +196,3 @@ class Sums:
 def _is_count(e: Expr) -> TypeGuard[Cast]:
     """Whether a factor is an integer that indices alone say."""
     return isinstance(e, Cast) and e.value.dtype.is_integer and not occurs(DATA | REDUCE, e)
-
-
-def _without_shared(one: Sequence[Part], other: Sequence[Part]) -> tuple[list[Part], list[Part]]:
-    """What is left when terms that are written alike on both sides go."""
-    left: list[Part] = []
-    rest = list(other)
-    for p in one:
-        twin = next((q for q in rest if close(p.number, q.number) and _alike(p, q)), None)
-        if twin is None:
-            left.append(p)
-        else:
-            rest = [q for q in rest if q is not twin]
-    return left, rest
-
-
-def _alike(p: Part, q: Part) -> bool:
-    if len(p.loops) != len(q.loops):
-        return False
-    new: dict[Expr, Expr] = {}
-    for a, b in zip(p.loops, q.loops, strict=True):
-        bounds = substitute_all((a.lower, a.upper, a.step), new)
-        if any(x is not y for x, y in zip(bounds, (b.lower, b.upper, b.step), strict=True)):
-            return False
-        new[a] = b
-    if any(x is not y for x, y in zip(substitute_all(p.place, new), q.place, strict=True)):
-        return False
-    weights = [(substitute(e, new), n) for e, n in p.weights]
-    if len(weights) != len(q.weights) or set(weights) != set(q.weights):
-        return False
-    return set(substitute_all(p.where, new)) == set(q.where)

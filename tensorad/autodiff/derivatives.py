@@ -25,6 +25,7 @@ from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import const, logical_and, select
 from tensorad.ir.tensor import Compute, Tensor, format_shape, outputs
 from tensorad.ir.visit import copy_bodies
+from tensorad.simplify.readback.compare import returned
 
 _MODES: Final = ("reverse", "forward")
 
@@ -114,7 +115,8 @@ def _forward_jacobian(y: Tensor, x: Tensor, override: Override | None) -> Tensor
     if tangent is None:
         result = zeros(name, (*y.shape, *x.shape), x)
     else:
-        (result,) = push.tidied([_own_axes_first(name, tangent, x.ndim)])
+        found = [_own_axes_first(name, tangent, x.ndim)]
+        (result,) = returned(found, push.tidied(found), push.order)
     note_jacobian([result], [(y, None)])
     return result
 

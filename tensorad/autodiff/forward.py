@@ -75,6 +75,7 @@ from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
 from tensorad.process import deep_calls
 from tensorad.progress import advance, expect, progress
 from tensorad.simplify.formula.choose import tidy
+from tensorad.simplify.readback.compare import returned
 from tensorad.simplify.zeros.lift import guarded
 from tensorad.simplify.zeros.passes import nonzero_body
 
@@ -231,7 +232,8 @@ class Push:
         """The tangents of the outputs, stored."""
         check_complete(ys, self.given, self.rules)
         self.run_order(ys)
-        return self.tidied([self._result(y) for y in ys])
+        found = [self._result(y) for y in ys]
+        return returned(found, self.tidied(found), self.order)
 
     def tidied(self, results: list[Tensor]) -> list[Tensor]:
         """The results with less work; the tangents on the way may be rewritten."""
@@ -384,7 +386,7 @@ def block_jvp(
     push.run_order(roots)
     moved = [t for t in dict.fromkeys(roots) if t in push.tangents]
     stored = [store(push.tangents[t], f"d{t.name}") for t in moved]
-    return dict(zip(moved, push.tidied(stored), strict=True))
+    return dict(zip(moved, returned(stored, push.tidied(stored), push.order), strict=True))
 
 
 def _product(t: Term, tangent: Expr) -> Expr:

@@ -71,6 +71,7 @@ from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
 from tensorad.progress import advance, expect
 from tensorad.simplify.formula.choose import tidy
 from tensorad.simplify.formula.joined import inner_reductions, joined
+from tensorad.simplify.readback.compare import returned
 
 Indices = tuple[Expr, ...]
 
@@ -423,7 +424,9 @@ def transposed(y: Tensor, wrt: Sequence[Tensor], head: Tensor) -> list[Tensor]:
     check_complete([y], wrt, {})
     starts, batch = seeds([(y, head)])
     sweep = Sweep([y], wrt, batch, {})
-    return sweep.joined(sweep.tidied(sweep.run(starts, strict=False)), [head])
+    found = sweep.run(starts, strict=False)
+    known = [*sweep.order, *topological_ops([head])]
+    return returned(found, sweep.joined(sweep.tidied(found), [head]), known)
 
 
 def block_vjp(
@@ -440,7 +443,9 @@ def block_vjp(
     sweep.needed.update({t: None for op in sweep.order for t in outputs(op)})
     found = sweep.adjoints(heads)
     live = [t for t in found if t is not None]
-    made = iter(sweep.joined(sweep.tidied(live), [s.head for s in seeds]) if live else ())
+    given = [s.head for s in seeds]
+    known = [*sweep.order, *topological_ops(given)]
+    made = iter(returned(live, sweep.joined(sweep.tidied(live), given), known) if live else ())
     adjoints = [None if t is None else next(made) for t in found]
     begun = [t for t in starts or () if t not in sweep.starts]
     return BlockAdjoints.of(adjoints, [sweep.collected(x) for x in wrt], begun)

@@ -1,8 +1,8 @@
 """Mistakes planted behind plans: between the sum of all contributions and the final formulas.
 
 `python -m tests.simplify.behind_plans [NAME...]` plants each in programs of the table of work and
-tells which were refused and which changed values unnoticed. TENSORAD_DEBUG has to have
-the flags certify and readback.
+tells which were refused and which changed values unnoticed. TENSORAD_DEBUG has to
+have the flag certify.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.suites.work_table import CASES, gradients
 from benchmarks.work_cases.case import Problem
 from tensorad.autodiff.adjoints import adjoint, gathers
+from tensorad.autodiff.sweep import Sweep
 from tensorad.errors import InternalError, TensoradError
 from tensorad.ir.expr import ONE, TRUE, Axis, Call, Expr, Reduce, Select, add, axis, call, neg
 from tensorad.ir.expr import reduce_expr as reduced
@@ -179,6 +180,11 @@ FAULTS: Final[tuple[Fault, ...]] = (
     *[_in_tensors(reduction_stages, "_make_stage", c) for c in (*_LOOPS[:3], *_OTHERS[1:])],
     *[_in_tensors(choose, "_without_detours", c) for c in (*_OTHERS, *_LOOPS[1:3], "sign turned")],
     *[_in_tensors(_Joining, "run", c) for c in ("term lost", "factor lost", "sign turned")],
+    *[
+        _in_tensors(Sweep, step, c)
+        for step in ("tidied", "joined")
+        for c in ("term lost", "factor lost", "sign turned")
+    ],
 )
 
 

@@ -25,6 +25,7 @@ from tensorad.ir.order import axes_in, sizes_in
 from tensorad.ir.tensor import Compute, Op, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
 from tensorad.simplify.formula.short_circuit import short_circuited
+from tensorad.simplify.readback.compare import returned
 
 Sizes = dict[Expr, int]
 Heard = tuple[list[Tensor], Sequence[Record]]
@@ -47,6 +48,7 @@ class Ways:
         apart: the points of such results where each contribution is gathered by itself, or so
             many as are enough; None if they are too many to be counted.
         others: what is compared where these visit more, or multiply much, by name.
+        known: the operations whose values are the same in all of them.
     """
 
     sweep: Callable[[], list[Tensor]]
@@ -54,12 +56,14 @@ class Ways:
     join: Callable[[list[Tensor]], list[Tensor]]
     apart: Callable[[list[Tensor], Sizes, int], int | None]
     others: Mapping[str, Callable[[], list[Tensor]]]
+    known: Sequence[Op]
 
 
 @old_objects_at_rest()
 def derive_tidied(ways: Ways) -> list[Tensor]:
     """The gradients, whatever they visit."""
-    return ways.join(ways.tidy(ways.sweep()))
+    swept = ways.sweep()
+    return returned(swept, ways.join(ways.tidy(swept)), ways.known)
 
 
 @old_objects_at_rest()
@@ -90,7 +94,7 @@ def derive_by_count(
                 }
                 others.update({plan: partial(_heard, w) for plan, w in ways.others.items()})
                 chosen = count.least(chosen, others)
-    return _tell(*chosen)
+    return returned(swept, _tell(*chosen), ways.known)
 
 
 class _Count:

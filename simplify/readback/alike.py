@@ -1,0 +1,111 @@
+"""Terms of one form that are the same apart from the names of their loops are one term."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from tensorad.ir.expr import Axis, Expr, axis
+from tensorad.ir.visit import free_leaves, substitute, substitute_all
+from tensorad.simplify.certify.outcomes import Undecided
+from tensorad.simplify.readback.relations import Groups, Part, is_near, orders_of
+
+_MOST_ORDERS: Final = 24
+
+
+@dataclass(eq=False)
+class Like:
+    """A term and its number in two sums."""
+
+    part: Part
+    numbers: list[Fraction]
+    largest: Fraction = Fraction(0)
+
+    def is_equal(self) -> bool:
+        return is_near(*self.numbers, self.largest)
+
+    def on(self, side: int) -> Part | None:
+        p = self.part
+        number = self.numbers[side]
+        return Part(number, p.place, p.loops, p.where, p.weights) if number else None
+
+
+class Likes:
+    """Keys of terms: equal terms over other loops have equal keys."""
+
+    def __init__(self) -> None:
+        self.loops: dict[tuple[int, Expr, Expr, Expr], Axis] = {}
+        self.axes: dict[Expr, tuple[Axis, ...]] = {}
+
+    def differences(
+        self, sides: tuple[Sequence[Part], Sequence[Part]], groups: Groups
+    ) -> tuple[list[Part], list[Part]]:
+        """What is left of two sums of one form when what they share goes."""
+        one, other = self._left(sides, self._key)
+        if not (one or other) or all(len(group) == 1 for group in groups):
+            return one, other
+        try:
+            orders = orders_of(groups, _MOST_ORDERS)
+        except Undecided:
+            return one, other
+
+        def least(p: Part, place: Sequence[Expr]) -> Hashable:
+            """Factors of one form are in the order that has the least key."""
+            return min([self._key(p, [place[k] for k in order]) for order in orders], key=hash)
+
+        return self._left((one, other), least)
+
+    def _left(
+        self,
+        sides: tuple[Sequence[Part], Sequence[Part]],
+        key: Callable[[Part, Sequence[Expr]], Hashable],
+    ) -> tuple[list[Part], list[Part]]:
+        found: dict[Hashable, Like] = {}
+        for side, parts in enumerate(sides):
+            for p in parts:
+                like = found.setdefault(key(p, p.place), Like(p, [Fraction(0), Fraction(0)]))
+                like.numbers[side] += p.number
+                like.largest = max(like.largest, abs(p.number))
+        left = [like for like in found.values() if not like.is_equal()]
+        one, other = ([p for k in left if (p := k.on(side)) is not None] for side in (0, 1))
+        return one, other
+
+    def _key(self, p: Part, place: Sequence[Expr]) -> Hashable:
+        if not p.loops:
+            return (), tuple(place), frozenset(p.where), frozenset(p.weights)
+        new: dict[Expr, Expr] = {}
+        for n, a in enumerate(self._in_order(p, place)):
+            bounds = substitute_all((a.lower, a.upper, a.step), new)
+            name = (n, *bounds)
+            if name not in self.loops:
+                self.loops[name] = axis(f"l{n}", *bounds)
+            new[a] = self.loops[name]
+        where = frozenset(substitute_all(p.where, new))
+        weights = frozenset([(substitute(e, new), n) for e, n in p.weights])
+        return tuple(new.values()), substitute_all(place, new), where, weights
+
+    def _in_order(self, p: Part, place: Sequence[Expr]) -> list[Axis]:
+        """The loops in the order in which they are used, each after those that it depends on."""
+        left = dict.fromkeys(p.loops)
+        order: list[Axis] = []
+
+        def take(e: Expr) -> None:
+            for a in self._axes_of(e):
+                if a in left:
+                    del left[a]
+                    for bound in (a.lower, a.upper, a.step):
+                        take(bound)
+                    order.append(a)
+
+        for e in (*place, *p.where, *[w for w, _ in p.weights], *p.loops):
+            take(e)
+        return order
+
+    def _axes_of(self, e: Expr) -> tuple[Axis, ...]:
+        found = self.axes.get(e)
+        if found is None:
+            found = tuple([a for a in free_leaves(e) if isinstance(a, Axis)])
+            self.axes[e] = found
+        return found
