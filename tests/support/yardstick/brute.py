@@ -40,8 +40,8 @@ from tests.support.yardstick.points import (
 Nest = tuple[Axis, ...]
 Key = tuple[object, ...]
 """Of a fold; its components have the same."""
-Root = tuple[Expr, Nest, Expr | None]
-"""An expression, the axes around, and a condition."""
+Root = tuple[Sequence[Expr], Nest, Expr | None]
+"""Expressions side by side, the axes around, and a condition."""
 
 
 class Counted(NamedTuple):
@@ -110,7 +110,7 @@ class _Brute:
 
     def _find_leading(self, op: Op) -> None:
         for t in outputs(op):
-            roots = [root for root, _, _ in self._roots(op, [t])]
+            roots = [root for roots, _, _ in self._roots(op, [t]) for root in roots]
             if isinstance(op, Scatter) and op.init in self.leading:
                 self.leading.add(t)
             if any(self._moves(e) for e in roots):
@@ -140,15 +140,15 @@ class _Brute:
         """The values that adjoints of some tensors of an operation come to."""
         match op:
             case Compute():
-                return [(op.bodies[t.index], tuple(op.axes), None) for t in heads]
+                return [([op.bodies[t.index] for t in heads], tuple(op.axes), None)]
             case Scatter():
-                return [(u.value, tuple(op.axes), u.condition) for u in op.updates]
+                return [([u.value], tuple(op.axes), u.condition) for u in op.updates]
             case Scan():
                 f = fold(op.combiner)
                 used = f.components([t.index % op.combiner.arity for t in heads])
-                starts: list[Root] = [(op.start[n], tuple(op.axes), None) for n in used]
+                starts: list[Root] = [([op.start[n]], tuple(op.axes), None) for n in used]
                 steps: list[Root] = [
-                    (op.sources[m], tuple(op.scope), op.condition) for m in f.elements(used)
+                    ([op.sources[m]], tuple(op.scope), op.condition) for m in f.elements(used)
                 ]
                 return starts + steps
         return []
@@ -157,12 +157,13 @@ class _Brute:
 
     def _through(self, op: Op, heads: Sequence[Tensor]) -> None:
         seen = _Seen()
-        for root, axes, condition in self._roots(op, heads):
-            if self._is_moving(root):
+        for every, axes, condition in self._roots(op, heads):
+            roots = [root for root in every if self._is_moving(root)]
+            for root in roots:
                 self._look(root, seen)
-                for at in points(axes, self.sizes):
-                    if condition is None or self.conditions.may_hold(condition, at):
-                        self._visit([root], axes, at, seen)
+            for at in points(axes, self.sizes) if roots else ():
+                if condition is None or self.conditions.may_hold(condition, at):
+                    self._visit(roots, axes, at, seen)
         own: tuple[Axis, ...] = tuple(getattr(op, "axes", ()))
         match op:
             case Scan():
