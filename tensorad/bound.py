@@ -216,10 +216,9 @@ class _Yardstick:
             return [c for c in flow(e) if c in active]
 
         contexts: Contexts = {}
-        for root, items in _roots(op, heads):
-            if root not in active:
-                continue
-            levels, sites = loop_levels((root,), items, follow, conditions=False)
+        for roots, items in _roots(op, heads):
+            roots = [root for root in roots if root in active]
+            levels, sites = loop_levels(roots, items, follow, conditions=False)
             for level in levels:
                 self._through_level(to, level, contexts)
             self._through_folds(to, levels, sites)
@@ -366,8 +365,10 @@ def _active_nodes(op: Formula, leads: Mapping[Tensor, None]) -> dict[Expr, None]
     return active
 
 
-def _roots(op: Compute | Scatter, heads: Sequence[Tensor]) -> list[tuple[Expr, tuple[Expr, ...]]]:
-    """The values a head reaches, with the axes and conditions around them."""
+def _roots(
+    op: Compute | Scatter, heads: Sequence[Tensor]
+) -> list[tuple[Sequence[Expr], tuple[Expr, ...]]]:
+    """The values a head reaches, with the axes and conditions around them: bodies side by side."""
     if isinstance(op, Compute):
-        return [(op.bodies[t.index], tuple(op.axes)) for t in heads]
-    return [(u.value, (*op.axes, possible(u.condition))) for u in op.updates]
+        return [([op.bodies[t.index] for t in heads], tuple(op.axes))]
+    return [([u.value], (*op.axes, possible(u.condition))) for u in op.updates]

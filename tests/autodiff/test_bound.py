@@ -36,6 +36,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.tensor import Compute, Dim, Placeholder, Scatter, Tensor, Update, outputs
 from tensorad.workloads import WORKLOADS
+from tests.support.yardstick.brute import brute_bound
 
 SUM, MAX, PROD = (make(FLOAT32) for make in (sum_combiner, max_combiner, prod_combiner))
 ZERO = const(0.0, FLOAT32)
@@ -228,6 +229,23 @@ def test_selections_are_walked_once_and_other_folds_twice() -> None:
     assert bound(first, [X]) == 48  # the second component gets no derivative
     j = axis("j", 0, 6)
     assert bound(compute((j,), first[j] + second[j]), [X]) == 6 + 6 + 96
+
+
+def test_components_of_a_fold_are_walked_together() -> None:
+    i, j, k = axis("i", 0, 6), axis("j", 0, 6), axis("k", 0, 8)
+    sine = make_combiner("sine", lambda x, y: (call("sin", x[0]) + y[0], x[1] + y[1]), (ZERO, ZERO))
+    pair = [reduce_expr(sine, (X[i, k], X[i, 7 - k]), (k,), index=n) for n in (0, 1)]
+    first, second = outputs(Compute("Y", (i,), tuple(pair), ""))
+    assert bound(first, [X]) == 48 + 2 * 48
+    y = compute((j,), first[j] + second[j])
+    assert bound(y, [X]) == (6 + 6 + 96) + 2 * 48
+    assert brute_bound(y, [X]) == (6 + 6 + 96, 0, 2 * 48)
+
+
+def test_the_slope_of_a_remainder_by_its_dividend_needs_no_values() -> None:
+    i, j = axis("i", 0, 10), axis("i", 0, 10)
+    square = compute((i,), V[i] * V[i])
+    assert bound(compute((j,), call("fmod", square[j], const(3.0, FLOAT32))), [V]) == 20
 
 
 def test_reads_at_computed_indices_scatter() -> None:

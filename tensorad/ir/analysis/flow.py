@@ -60,6 +60,8 @@ def values_in_partials(e: Expr, active: Mapping[Expr, None]) -> Sequence[Expr]:
             if e.op == "div":
                 return e.args if right in active else (right,)
             return [v for v, other in ((left, right), (right, left)) if other in active]
+        case Call(op="fmod"):
+            return e.args if e.args[1] in active else ()
         case Call() if e.op not in LINEAR:
             return e.args
         case Apply():

@@ -18,44 +18,20 @@ from tensorad.codegen.lower import lower_program
 from tensorad.codegen.target import link
 from tensorad.codegen.threads.pool import driver, pool_for
 from tests.codegen.threads.test_parallel_driver import launched, threaded
+from tests.support.interleavings.stress import COUNTS
 from tests.support.machines import described
 
 WORD: Final = ctypes.c_int64
-KERNEL: Final = """
-define i64 @f(ptr %slots, ptr %index, ptr %sizes, i64 %begin, i64 %end, ptr %error) nounwind {
-entry:
-  %asked = icmp slt i64 %end, 0
-  br i1 %asked, label %answer, label %head
-answer:
-  %count = load i64, ptr %sizes
-  ret i64 %count
-head:
-  %n = phi i64 [%begin, %entry], [%n1, %body]
-  %more = icmp slt i64 %n, %end
-  br i1 %more, label %body, label %done
-body:
-  %counts = load ptr, ptr %slots
-  %at = getelementptr i64, ptr %counts, i64 %n
-  %old = load i64, ptr %at
-  %new = add i64 %old, 1
-  store i64 %new, ptr %at
-  %n1 = add i64 %n, 1
-  br label %head
-done:
-  ret i64 0
-}"""
-"""One more for each iteration; an iteration that two threads run at once may count once, but one
-that a thread runs after another counts twice."""
 
 
 @threaded
 @pytest.mark.parametrize(("threads", "count"), [(2, 64), (2, 97), (3, 64)])
 def test_tiny_loops_count_each_iteration_once(threads: int, count: int) -> None:
-    library = link.load(KERNEL, ("f",), ())
+    library = link.load(COUNTS, ("counts",), ())
     counts, loops = np.zeros(count, np.int64), 100_000
     slots: Any = (WORD * 1)(counts.ctypes.data)
     sizes, nothing = (WORD * 1)(count), (WORD * 4)()
-    steps = np.array([[library.addresses["f"], 0, 1]] * loops, np.int64)
+    steps = np.array([[library.addresses["counts"], 0, 1]] * loops, np.int64)
     words = (WORD * block.CALL_WORDS)()
     words[block.STEPS], words[block.COUNT] = steps.ctypes.data, loops
     words[block.SLOTS], words[block.SIZES] = ctypes.addressof(slots), ctypes.addressof(sizes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tensorad.codegen.entry import checks_ir, entry_ir, plain_ir
@@ -14,7 +14,7 @@ from tests.support.interleavings.machine import AGAIN, Address, Call, Machine, S
 from tests.support.interleavings.pool import edited
 from tests.support.interleavings.search import Found, explore
 
-_ENTRY, _IDLE, _RECORDS, _NOTHING = 1 << 20, 2 << 20, 3 << 20, 4 << 20
+ENTRY, IDLE, RECORDS, _NOTHING = 1 << 20, 2 << 20, 3 << 20, 4 << 20
 _SETTINGS, _SELF, _LISTS, _FRAMES = 5 << 20, 6 << 20, 7 << 20, 8 << 20
 _HEAP, _BLOCK = 1 << 30, 1 << 12
 _GIL: Final = ("gil", 0)
@@ -42,45 +42,63 @@ class Plain:
         kept: frames that stay when no call uses them.
         edits: what stands in the text instead.
         leaves: whether the last thread ends the entry, when it has called.
+        asks: how often one more thread looks at the record of a failure, as Python does; all
+            failures have the same record then, whose words are written one by one.
+        orders: (address, operation, order) of atomic accesses that were made.
     """
 
     calls: Sequence[Sequence[bool]]
     kept: int = 1
     edits: Sequence[tuple[str, str]] = ()
     leaves: bool = False
+    asks: int = 0
+    orders: set[tuple[int, str, str]] = field(default_factory=set)
 
     def found(self) -> Found:
         """What all orders of steps lead to."""
-        text = Text(edited(plain_ir.plain_text(), self.edits), {"settings": _SETTINGS})
+        whole = edited(edited(plain_ir.plain_text(), self.edits), _ONE_RECORD if self.asks else ())
+        text = Text(whole + _ASKS, {"settings": _SETTINGS})
         scripts = [
-            [Call("enter", (_ENTRY, _NOTHING), ends=_checked(fails)) for fails in thread]
+            [Call("enter", (ENTRY, _NOTHING), ends=_checked(fails)) for fails in thread]
             for thread in self.calls
         ]
         if self.leaves:
-            scripts[-1].append(Call("leave", (_ENTRY,)))
+            scripts[-1].append(Call("leave", (ENTRY,)))
+        if self.asks:
+            scripts.append([Call("asks", (RECORDS,))] * self.asks)
         system: _System = {
             "aligned_alloc": (_allocate, True),
             "free": (_free, False),
             "pthread_self": (lambda m, _: m.thread, False),
-            "run": (lambda m, v: _use(m, v[0], self._fails(m)), True),
+            "run": (self._run, True),
+            "seen": (lambda m, v: m.read(v[0]), True),
+            "compared": (_compared, False),
         }
-        machine = Machine(text, scripts, system, inside=_is_alive)
+        machine = Machine(text, scripts, system, inside=_is_alive, orders=self.orders)
         return explore(machine, machine.start(self._memory()), self._is_done)
 
-    def _fails(self, m: Machine) -> int:
+    def _run(self, m: Machine, values: list[int]) -> object:
+        """The driver; failures have values by their number in their thread."""
+        (call,) = values
         thread = m.threads[m.thread]
         assert thread is not None
-        return int(self.calls[m.thread][thread.calls])
+        before = self.calls[m.thread][: thread.calls + 1]
+        m.write(call + 8 * block.VALUE, _VALUE * sum(before))
+        return _use(m, call, int(before[-1]))
+
+    @property
+    def _failures(self) -> int:
+        return sum(map(sum, self.calls))
 
     def _memory(self) -> dict[Address, int]:
         words = {
             plain_ir.FRAME_BYTES: 1024, plain_ir.TEMPLATE: _NOTHING, plain_ir.MOVED: _NOTHING,
             plain_ir.CALL_AT: 64, plain_ir.SLOTS_AT: 512, plain_ir.HEAP_AT: 640,
-            plain_ir.SCRATCH_BYTES: 64, plain_ir.IDLE: _IDLE, plain_ir.KEPT: self.kept,
-            plain_ir.FAILURES: _RECORDS, plain_ir.FAILURE_WORDS: plain_ir.FAILURE_HEAD,
+            plain_ir.SCRATCH_BYTES: 64, plain_ir.IDLE: IDLE, plain_ir.KEPT: self.kept,
+            plain_ir.FAILURES: RECORDS, plain_ir.FAILURE_WORDS: plain_ir.FAILURE_HEAD,
             plain_ir.WORD_COUNTS: _NOTHING,
         }  # fmt: skip
-        memory: dict[Address, int] = {_ENTRY + 8 * n: w for n, w in words.items()}
+        memory: dict[Address, int] = {ENTRY + 8 * n: w for n, w in words.items()}
         memory[_SETTINGS] = 1
         return memory
 
@@ -89,10 +107,15 @@ class Plain:
         ended = [t.calls for t in state.threads if t is not None]
         wanted = [len(c) for c in self.calls]
         wanted[-1] += self.leaves
+        wanted += [self.asks] if self.asks else []
         if not done or ended != wanted:
             return False
         memory = dict(state.memory)
-        idle = [memory.get(_IDLE + 8 * n, 0) for n in range(self.kept)]
+        if memory.get(ENTRY + 8 * plain_ir.TICKET, 0) != self._failures:
+            raise Wrong("a failure has no number of its own")
+        if self.asks and memory.get(RECORDS, 0) != self._failures:
+            raise Wrong("a failure has no record")
+        idle = [memory.get(IDLE + 8 * n, 0) for n in range(self.kept)]
         owned = {a for frame in idle if frame for a in (frame, memory[frame + 64 + _SCRATCH])}
         if {a[1] for a in memory if isinstance(a, tuple) and a[0] == "alive"} != owned:
             raise Wrong("memory is lost")
@@ -100,6 +123,29 @@ class Plain:
 
 
 _SCRATCH: Final = 8 * block.SCRATCH
+_VALUE: Final = 10
+_ONE_RECORD: Final = [
+    (f"urem i64 %number, {plain_ir.RECORDS}\n", "urem i64 %number, 1\n"),
+    ("store i64 %value, ptr %r3\n", "store atomic i64 %value, ptr %r3 monotonic, align 8\n"),
+]
+_ASKS: Final = f"""
+define void @asks(ptr %record) nounwind {{
+  %before = call i64 @seen(ptr %record)
+  %place = getelementptr i64, ptr %record, i64 {plain_ir.VALUE}
+  %value = call i64 @seen(ptr %place)
+  %after = call i64 @seen(ptr %record)
+  call void @compared(i64 %before, i64 %value, i64 %after)
+  ret void
+}}
+"""
+
+
+def _compared(_: Machine, values: list[int]) -> object:
+    """What Python takes for the words of a failure are its own."""
+    before, value, after = values
+    if before and before == after and value != _VALUE * before:
+        raise Wrong(f"failure {before} is told as {value}")
+    return 0
 
 
 def _checked(fails: bool) -> Callable[[Machine, int], bool]:

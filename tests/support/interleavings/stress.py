@@ -22,13 +22,14 @@ from tensorad.codegen.threads.pool import driver, pool_for
 ITERATIONS: Final = 5
 _CALL: Final = 1000
 """Loops of one call."""
-_COUNTS: Final = f"""
-define i64 @counts(ptr %slots, ptr %i, ptr %s, i64 %begin, i64 %end, ptr %error) nounwind {{
+COUNTS: Final = """
+define i64 @counts(ptr %slots, ptr %i, ptr %sizes, i64 %begin, i64 %end, ptr %error) nounwind {
 entry:
   %asked = icmp slt i64 %end, 0
   br i1 %asked, label %answer, label %words
 answer:
-  ret i64 {ITERATIONS}
+  %iterations = load i64, ptr %sizes
+  ret i64 %iterations
 words:
   %counters = load ptr, ptr %slots
   br label %head
@@ -45,23 +46,28 @@ body:
   br label %head
 done:
   ret i64 0
-}}"""
+}"""
+"""A kernel that adds one for each iteration, of which there are as many as its first size says.
+
+One that two threads run at once may count once, but one that runs after another counts twice.
+"""
 
 
 class Caller:
     """Calls of a thread, each of `_CALL` loops, and how often each iteration has run."""
 
     def __init__(self, threads: int) -> None:
-        self._code = link.load(_COUNTS, ("counts",), (), opt=1)
+        self._code = link.load(COUNTS, ("counts",), (), opt=1)
         self.counters = np.zeros(ITERATIONS, np.int64)
         slots = np.array([self.counters.ctypes.data, 0], np.int64)
         steps = np.array([[self._code.addresses["counts"], 0, 1]] * _CALL, np.int64)
-        nothing = np.zeros(4, np.int64)
-        self._kept = (slots, steps, nothing)
+        sizes, nothing = np.array([ITERATIONS], np.int64), np.zeros(4, np.int64)
+        self._kept = (slots, steps, sizes, nothing)
         self._words = (ctypes.c_int64 * block.CALL_WORDS)()
         self._words[block.STEPS], self._words[block.COUNT] = steps.ctypes.data, _CALL
         self._words[block.SLOTS] = slots.ctypes.data
-        for place in (block.INDICES, block.SIZES, block.INSIDE):
+        self._words[block.SIZES] = sizes.ctypes.data
+        for place in (block.INDICES, block.INSIDE):
             self._words[place] = nothing.ctypes.data
         self._words[block.THREADS] = threads
         self._words[block.POOL] = pool_for(threads)
