@@ -13,7 +13,7 @@ from tensorad.codegen.entry.checks_ir import ARRAY_DATA, READY
 from tensorad.codegen.runtime.arena import Array
 from tensorad.errors import BindError, DTypeError, ShapeError, UserError, counted
 from tensorad.ir.analysis.sizes import shape_values, size_value
-from tensorad.ir.arrays.exchange import Owner, as_array, as_target, is_foreign, refuse_items
+from tensorad.ir.arrays.exchange import Owner, as_array, as_target, is_foreign, with_items
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Expr, Size, int_const
 from tensorad.ir.tensor import Tensor, dim_expr, format_shape
@@ -115,9 +115,10 @@ class Parameter:
     def _from_numbers(self, value: object) -> Array:
         """Python numbers are weak: they take the parameter's dtype unless they do not fit."""
         try:
-            found = np.asarray(value)
+            found = np.asarray(with_items(value, self._owner))
+        except UserError:
+            raise
         except (ValueError, OverflowError, TypeError, RuntimeError) as error:
-            refuse_items(value, self._owner)
             raise self._not_an_array(value, "nest lists to one rectangular shape") from error
         if found.size == 0:
             return found.astype(self.dtype)

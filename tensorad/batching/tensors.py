@@ -22,6 +22,13 @@ def batched(tensors: Tensor | Sequence[Tensor], rows: Mapping[Tensor, Tensor]) -
     the results of its own arm, of a loop after its own number of iterations; arms and iterations
     run for the rows that have them.
 
+    A row has the values of the tensors by themselves, rounded alike if sums are added in the order
+    of the formula. Compiled sums are added in an order that follows from formula and sizes, rows
+    among them, so their last digits may differ: lanes may lie across rows, a long sum is cut
+    into other blocks, and a product with a vector becomes one of matrices where rows share the
+    other factor. `ta.Schedule(vector=False, split=False, unroll=False, contract=False,
+    blocks=False, siblings=False, terms=False, together=False)` adds in order.
+
     Args:
         tensors: one tensor or several.
         rows: {X: Xb}: what to put in the place of X in each row, Xb of shape (rows, *X.shape);

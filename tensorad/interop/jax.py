@@ -43,7 +43,9 @@ TARGET: Final = "tensorad"
 _guard = Guard()
 """Held while the handler is registered, and names are taken."""
 _named: Final[WeakValueDictionary[str, Operator]] = WeakValueDictionary()
-"""Operators by name."""
+"""Operators by name; JAX's caches keep some that no user has any more."""
+_held: Final[WeakValueDictionary[str, JaxOperator]] = WeakValueDictionary()
+"""What users have, by name."""
 _WIDE: Final = ("float64", "int64", "uint64")
 
 
@@ -61,11 +63,11 @@ def op(
     Args:
         outputs: what is computed.
         inputs: the placeholders that it is computed from, in the order of the arguments.
-        name: an identifier, of one program as long as its operator is there; given again with the
-            same program, it stands for the same operator.
+        name: an identifier, of one program as long as somebody has what is returned here, also
+            inside of functions; given again with the same program, it stands for the same operator.
     Returns:
         a function of arrays of the inputs' dtypes (as many as inputs); it returns an array, or a
-        tuple of several.
+        tuple of several. It can be pickled and copied.
     Raises:
         DefinitionError: the name is no identifier, or taken by another program; an input is
             missing, given twice, or no placeholder.
@@ -75,14 +77,18 @@ def op(
     """
     operator = Operator([outputs] if isinstance(outputs, Tensor) else outputs, inputs, name)
     with _guard.lock:
-        known = _named.setdefault(name, operator)
-    if not known.computes(operator):
-        raise DefinitionError(
-            f"an operator named {name} is there already, of another program.",
-            where=repr(known),
-            hint="keep what op returned, or choose another name.",
-        )
-    return JaxOperator(known)
+        known, held = _named.get(name), _held.get(name)
+        if held is None:
+            if known is None or not known.computes(operator):
+                known = _named[name] = operator
+            held = _held[name] = JaxOperator(known)
+        elif not held.operator.computes(operator):
+            raise DefinitionError(
+                f"an operator named {name} is there already, of another program.",
+                where=repr(held.operator),
+                hint="keep what op returned, or choose another name.",
+            )
+        return held
 
 
 class JaxOperator:
@@ -98,6 +104,10 @@ class JaxOperator:
 
     def __repr__(self) -> str:
         return f"<jax operator {self.operator.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        own = self.operator
+        return op, (own.outputs, own.inputs, own.name)
 
     def __call__(self, *arrays: Any) -> Any:
         _check(self.operator, arrays)

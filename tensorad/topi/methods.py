@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tensorad.errors import DefinitionError
 from tensorad.ir import array_methods
-from tensorad.ir.dtypes import BOOL
+from tensorad.ir.dtypes import BOOL, to_dtype
 from tensorad.ir.tensor import Dim, Tensor
 from tensorad.topi import math, reduction, transform
 
@@ -28,7 +28,23 @@ def _reshaped(x: Tensor, shape: tuple[Any, ...], order: object) -> Tensor:
 
 
 def _mean(x: Tensor, axis: Any, keepdims: bool, dtype: object) -> Tensor:
-    return reduction.mean(x if dtype is None else x.astype(dtype), axis, keepdims)
+    return reduction.mean(as_floats("mean", x, dtype), axis, keepdims)
+
+
+def as_floats(name: str, x: Tensor, dtype: object) -> Tensor:
+    """A tensor in the dtype that a mean is computed in, or as it is (None).
+
+    Raises:
+        DefinitionError: means are no numbers of this dtype.
+    """
+    if dtype is None:
+        return x
+    if not to_dtype(dtype).is_float:
+        raise DefinitionError(
+            f"{name} of {x.name} is a float, got dtype {to_dtype(dtype)}.",
+            hint=f'convert the result: {name}(X).astype("{to_dtype(dtype)}").',
+        )
+    return x.astype(dtype)
 
 
 def _any(x: Tensor, axis: Any, keepdims: bool) -> Tensor:

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from tensorad import topi
 from tensorad.counting import Work, work
 from tensorad.ir.reference.interpret import interpret, shape_of
 from tensorad.ir.reference.verify import verify
 from tensorad.ir.tensor import Op, Placeholder, Scatter, Tensor
-from tensorad.ir.visit import op_inputs, topological_ops
+from tensorad.ir.visit import op_inputs, placeholders, topological_ops
 from tests.random.generators import Array, campaign, concrete_shape
 from tests.random.test_random_programs import choose
 
@@ -157,3 +158,36 @@ def test_rows_of_many_programs(first: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS[::25])
 def test_rows_in_machine_code(seed: int) -> None:
     check_native(seed)
+
+
+def _matrix_and_vectors() -> tuple[list[Tensor], list[Tensor], dict[Tensor, Tensor]]:
+    """Adjoints of a product whose matrix all rows share."""
+    m, v, h = (ta.placeholder(s, name=n) for n, s in (("M", (96, 64)), ("v", (64,)), ("h", (96,))))
+    rows = {t: ta.placeholder((5, *t.shape), name=f"{t.name}s") for t in (v, h)}
+    return ta.vjp([topi.matmul(m, v)], [m, v], [h]), [m, v, h], rows
+
+
+def _long_sum() -> tuple[list[Tensor], list[Tensor], dict[Tensor, Tensor]]:
+    x = ta.placeholder((200_000,), name="x")
+    return [topi.sum(x)], [x], {x: ta.placeholder((2, 200_000), name="xs")}
+
+
+@pytest.mark.parametrize("case", [_matrix_and_vectors, _long_sum])
+@pytest.mark.parametrize("schedule", [IN_ORDER, None])
+def test_sums_whose_order_depends_on_rows(case: Any, schedule: ta.Schedule | None) -> None:
+    """They have the bits of one row if they are added in order, and last digits if not."""
+    tensors, inputs, rows = case()
+    read = dict.fromkeys(placeholders(tensors))
+    inputs = [t for t in inputs if t in read]
+    draw = np.random.default_rng(3)
+    given = {t: draw.normal(size=rows.get(t, t).shape).astype("float32") for t in inputs}
+    whole = ta.build(ta.batched(tensors, rows), [rows.get(t, t) for t in inputs], schedule=schedule)
+    single = ta.build(tensors, inputs, schedule=schedule)
+    found = whole(*given.values())
+    for row in range(len(next(a for t, a in given.items() if t in rows))):
+        wanted = single(*[a[row] if t in rows else a for t, a in given.items()])
+        for have, want in zip(*[a if isinstance(a, list) else [a] for a in (found, wanted)],
+                              strict=True):  # fmt: skip
+            if schedule is IN_ORDER:
+                assert have[row].tobytes() == want.tobytes()
+            np.testing.assert_allclose(have[row], want, rtol=1e-4, atol=1e-4)

@@ -13,16 +13,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tensorad.errors import BindError, DTypeError, UserError
+from tensorad.ir.arrays.addresses import Described, checked_place
 from tensorad.ir.node import Node
 
 Array = np.ndarray[Any, np.dtype[Any]]
+_NUMBERS: Final = frozenset((bool, int, float))
 _SHARED: Final = ("__array_interface__", "__array_struct__")
 """Attributes by which NumPy shares memory."""
-_REFUSALS: Final = (
-    BufferError, RuntimeError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError,
-    OSError,
-)  # fmt: skip
-"""What producers raise that cannot give what they are asked for."""
 _HALF: Final = ("float16", "bfloat16")
 _ON_CPU: Final = (1, 3, 11, 13)
 """Kinds of devices whose memory the processor reads: itself, pinned and managed memory."""
@@ -143,12 +140,31 @@ def _states(value: object) -> Sequence[_State]:
     return ()
 
 
+def _asked(what: Callable[..., Any], *given: Any) -> tuple[Any, Exception | None]:
+    """What the code of another library returns, or what it raises.
+
+    Memory that ran out and errors of tensorad pass as they are.
+    """
+    try:
+        return what(*given), None
+    except (MemoryError, UserError):
+        raise
+    except Exception as error:  # noqa: BLE001  # it may raise anything, which is put into words
+        return None, error
+
+
+def _offers(value: object, name: str) -> bool:
+    """Whether there is an attribute, or one that fails when it is looked at."""
+    _, error = _asked(getattr, value, name)
+    return not isinstance(error, AttributeError)
+
+
 def is_foreign(value: object) -> bool:
     """Whether it is an array that NumPy has not made: it offers its elements, or is known by its
     class."""
     if isinstance(value, (type, Node, np.ndarray, np.generic)):
         return False
-    offers = any(hasattr(value, n) for n in ("__dlpack__", "__array__", *_SHARED))
+    offers = any(_offers(value, n) for n in ("__dlpack__", "__array__", *_SHARED))
     return offers or bool(_states(value)) or _has_buffer(value)
 
 
@@ -170,52 +186,58 @@ def as_array(value: Any, owner: Owner) -> Array:
         DTypeError: there are no elements of such a dtype.
     """
     _check_state(value, owner)
-    array = _imported(_resolved(value), owner)
+    array: Array = _imported(_resolved(value), owner)
     name = _dtype_name(value) or array.dtype.name
     if name in _HALF or array.dtype.name in _HALF:
         raise _half(name, owner)
     return array
 
 
-def refuse_items(values: Any, owner: Owner) -> None:
-    """Say what is wrong with a foreign array inside of lists.
+def with_items(values: Any, owner: Owner) -> Any:
+    """Nested lists, in which foreign arrays are NumPy's.
 
     Raises:
         BindError, DTypeError: as for `as_array`, of the first one that cannot be read.
+        RecursionError: a list contains itself.
     """
-    stack = [values]
-    while stack:
-        at = stack.pop()
-        if isinstance(at, (list, tuple)):
-            stack += at[::-1]
-        elif is_foreign(at):
-            as_array(at, owner)
+    if isinstance(values, (list, tuple)):
+        if _NUMBERS.issuperset(map(type, values)):
+            return values
+        return [with_items(v, owner) for v in values]
+    is_array = not isinstance(values, (str, bytes)) and is_foreign(values)
+    return as_array(values, owner) if is_array else values
 
 
 def _resolved(value: Any) -> Any:
     """A tensor of PyTorch whose elements are those in memory: none is negated or conjugated."""
-    for asked, resolve in (("is_conj", "resolve_conj"), ("is_neg", "resolve_neg")):
-        if hasattr(value, resolve) and getattr(value, asked)():
-            value = getattr(value, resolve)()
-    return value
+    if _states(value) is not _STATES["torch", "Tensor"]:
+        return value
+    if value.is_conj():
+        value = value.resolve_conj()
+    return value.resolve_neg() if value.is_neg() else value
 
 
-def _imported(value: Any, owner: Owner) -> Array:
+def _imported(value: Any, owner: Owner) -> Any:
     told: Exception | None = None
-    if hasattr(value, "__dlpack__"):
+    if _offers(value, "__dlpack__"):
         _check_device(value, owner)
-        try:
-            return np.from_dlpack(value)
-        except _REFUSALS as error:
-            told = error
-    try:
-        if any(hasattr(value, n) for n in ("__array__", *_SHARED)):
-            return np.asarray(value)
+        found, told = _asked(lambda: checked_place(np.from_dlpack(Described(value))))
         if told is None:
-            return np.asarray(memoryview(value))
-    except _REFUSALS as error:
-        told = told or error
-    raise _unreadable(value, owner, told)
+            return found
+    shares = any(_offers(value, n) for n in _SHARED)
+    if shares or _offers(value, "__array__"):
+        found, error = _asked(lambda: _checked(np.asarray(value), shares=shares))
+    elif told is None:
+        found, error = _asked(lambda: np.asarray(memoryview(value)))
+    else:
+        found, error = None, told
+    if error is not None:
+        raise _unreadable(value, owner, told or error)
+    return found
+
+
+def _checked(array: Array, *, shares: bool) -> Array:
+    return checked_place(array) if shares else array
 
 
 def as_target(value: Any, owner: Owner) -> Array | None:
@@ -236,17 +258,19 @@ def as_target(value: Any, owner: Owner) -> Array | None:
             where=owner.where,
             hint="pass a tensor of its own, e.g. torch.empty_like.",
         )
-    shares = hasattr(value, "__dlpack__")
-    if not shares and not any(hasattr(value, n) for n in _SHARED) and not _has_buffer(value):
+    packed = _offers(value, "__dlpack__")
+    if not packed and not any(_offers(value, n) for n in _SHARED) and not _has_buffer(value):
         return None
-    if shares:
+    if packed:
         _check_device(value, owner)
-    try:
-        if shares:
-            return np.from_dlpack(value, **_IN_PLACE)
-        return np.asarray(memoryview(value) if _has_buffer(value) else value)
-    except _REFUSALS as error:
+        found, error = _asked(lambda: checked_place(np.from_dlpack(Described(value), **_IN_PLACE)))
+    else:
+        own = memoryview(value) if _has_buffer(value) else value
+        found, error = _asked(lambda: checked_place(np.asarray(own)))
+    if error is not None:
         raise _unreadable(value, owner, error) from None
+    made: Array = found
+    return made
 
 
 def _check_state(value: Any, owner: Owner) -> None:
@@ -259,11 +283,8 @@ def _check_state(value: Any, owner: Owner) -> None:
 
 
 def _check_device(value: Any, owner: Owner) -> None:
-    try:
-        kind = int(value.__dlpack_device__()[0])
-    except _REFUSALS:  # it cannot tell: then it says why when it is read
-        return
-    if kind not in _ON_CPU:
+    kind, error = _asked(lambda: int(value.__dlpack_device__()[0]))
+    if error is None and kind not in _ON_CPU:  # what cannot tell says why when it is read
         raise BindError(
             f"{owner.what} is on a device of {_DEVICES.get(kind, f'kind {kind}')}; compiled "
             "functions run on the CPU.",
@@ -297,7 +318,8 @@ def _unreadable(value: object, owner: Owner, error: Exception | None) -> UserErr
 
 def _dtype_name(value: object) -> str:
     """ "bfloat16", as libraries write it; empty if it has no dtype."""
-    return str(getattr(value, "dtype", "")).rpartition(".")[2]
+    name, error = _asked(lambda: str(getattr(value, "dtype", "")))
+    return "" if error is not None else name.rpartition(".")[2]
 
 
 def _half(name: str, owner: Owner) -> DTypeError:

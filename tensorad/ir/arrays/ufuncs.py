@@ -127,6 +127,17 @@ INSTEAD: Final = {
 }
 """What to write for functions that have no counterpart."""
 
+_KEYWORDS: Final = {
+    "out": "formulas are not written into arrays: a = a + X, not a += X.",
+    "where": "choose afterwards: topi.where(c, np.{name}(X), Y).",
+    "dtype": "convert before: np.{name}(X.astype(dtype)).",
+    "axes": "move axes before: topi.transpose(X, axes).",
+    "axis": "move axes before: topi.transpose(X, axes).",
+    "keepdims": "add axes afterwards: topi.expand_dims.",
+    "order": "leave it out: elements of a formula have no layout and no types of their own.",
+}
+"""What to write for keywords that NumPy's elementwise functions have."""
+
 
 def own_name(name: str) -> str:
     """The operation or scalar function that NumPy or SciPy calls so; the name itself if none."""
@@ -151,10 +162,13 @@ def apply_ufunc(
             hint="reduce whole tensors by topi (topi.sum), elements over a reduce_axis (ta.sum).",
         )
     if keywords:
+        instead = _KEYWORDS[next((k for k in keywords if k in _KEYWORDS), "order")]
         raise DefinitionError(
             f"np.{name} of a formula takes its operands alone, not {', '.join(keywords)}.",
             where=_shown(operands),
-            hint="formulas are not written into arrays: a = a + X, not a += X.",
+            hint=_KEYWORDS[next((k for k in keywords if k in _KEYWORDS), "order")].format(
+                name=name
+            ),
         )
     if name == "matmul":
         return matmul(*operands)

@@ -44,8 +44,9 @@ def flat(x: Tensor) -> Tensor:
 
 
 def each(axes: Axes) -> tuple[Any, ...]:
-    """One axis or several, as a tuple."""
-    return (axes,) if as_integer(axes) is not None else tuple(as_listed(axes) or ())
+    """One axis or several, as a tuple; what is neither stands there by itself."""
+    listed = None if as_integer(axes) is not None else as_listed(axes)
+    return (axes,) if listed is None else listed
 
 
 def check_row_major(function: str, order: object) -> None:

@@ -19,6 +19,7 @@ from tensorad.ir.node import Node
 from tensorad.ir.tensor import Tensor
 from tensorad.topi.as_numpy.elements import ELEMENTS, OF_EXPRESSIONS
 from tensorad.topi.as_numpy.folds import FOLDS
+from tensorad.topi.as_numpy.keywords import check_keywords
 from tensorad.topi.as_numpy.moves import MOVES
 
 OF_TENSORS: Final[dict[str, Callable[..., Any]]] = {**FOLDS, **ELEMENTS, **MOVES}
@@ -64,6 +65,7 @@ def array_function(
             return known[0]
         raise _unknown(name, own, elements)
     given = {k: v for k, v in keywords.items() if v is not np._NoValue}
+    check_keywords(name, function, made, args, given, _shown(own))
     try:
         bound = inspect.signature(made).bind(*args, **given)
     except TypeError as error:

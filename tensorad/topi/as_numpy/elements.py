@@ -15,6 +15,7 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Shape, Tensor
 from tensorad.topi import indexing, math
 from tensorad.topi.as_numpy.arguments import Given, as_array, as_tensor, flat
+from tensorad.topi.as_numpy.keywords import check_layout
 from tensorad.topi.checks import normalize_axis
 
 
@@ -83,20 +84,38 @@ def _spread(x: Tensor, shape: Shape) -> Tensor:
     return x if all(map(same_dim, x.shape, shape)) else math.broadcast_to(x, shape)
 
 
-def _filled(value: float) -> Callable[..., Tensor]:
-    def like(a: Given, dtype: Any = None, *, shape: Any = None) -> Tensor:
+def _filled(name: str, value: float) -> Callable[..., Tensor]:
+    def like(
+        a: Given, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None,
+        *, device: Any = None,
+    ) -> Tensor:  # fmt: skip
+        check_layout(name, order=order, device=device)
         return _full_like(a, value, dtype, shape=shape)
 
     return like
 
 
-def _full_like(a: Given, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Tensor:
+def _full_like(
+    a: Given, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
+    shape: Any = None, *, device: Any = None,
+) -> Tensor:  # fmt: skip
+    check_layout("full_like", order=order, device=device)
     x = as_tensor("full_like", a)
     extents = x.shape if shape is None else shape
     wanted = x.dtype if dtype is None else to_dtype(dtype)
     if wanted is BOOL and _is_number(fill_value):
         fill_value = bool(fill_value)
     return math.full(extents, fill_value, wanted)
+
+
+def _astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    check_layout("astype", device=device)
+    return x.astype(dtype)
+
+
+def _copy(a: Any, order: str = "K", subok: bool = False) -> Any:
+    check_layout("copy", order=order)
+    return a
 
 
 def _shape(a: Any) -> tuple[Any, ...]:
@@ -113,10 +132,10 @@ ELEMENTS: Final[dict[str, Callable[..., Any]]] = {
     "where": _where, "clip": _clip, "round": _round, "around": _round,
     "fix": lambda x, out=None: te.trunc(x),
     "take": _take, "take_along_axis": _take_along_axis,
-    "zeros_like": _filled(0), "ones_like": _filled(1), "full_like": _full_like,
+    "zeros_like": _filled("zeros_like", 0), "ones_like": _filled("ones_like", 1),
+    "full_like": _full_like,
     "shape": _shape, "ndim": lambda a: len(_shape(a)), "size": _size,
-    "astype": lambda x, dtype, /, *, copy=True: x.astype(dtype),
-    "copy": lambda a, order="K", subok=False: a, "real": lambda val: val,
+    "astype": _astype, "copy": _copy, "real": lambda val: val,
 }  # fmt: skip
 """By NumPy's name; parameters are those of NumPy's that have a meaning here, in its order."""
 OF_EXPRESSIONS: Final[dict[str, Callable[..., Any]]] = {

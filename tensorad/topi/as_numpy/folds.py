@@ -10,7 +10,7 @@ from tensorad.ir.tensor import Tensor
 from tensorad.topi import cumulative, linalg, math, reduction, transform
 from tensorad.topi.arguments import as_integer, as_listed
 from tensorad.topi.as_numpy.arguments import Axes, Given, as_tensor, flat
-from tensorad.topi.methods import method
+from tensorad.topi.methods import as_floats, method
 
 
 def _reduction(name: str) -> Callable[..., Tensor]:
@@ -40,7 +40,7 @@ def _var(
             where=x.name,
             hint=f"scale it: topi.variance({x.name}, axis) * (n / (n - ddof)).",
         )
-    return reduction.variance(x if dtype is None else x.astype(dtype), axis, keepdims)
+    return reduction.variance(as_floats("variance", x, dtype), axis, keepdims)
 
 
 def _std(

@@ -19,6 +19,7 @@ from tensorad.topi.as_numpy.arguments import (
     flat,
     listed,
 )
+from tensorad.topi.as_numpy.keywords import cast_joined
 from tensorad.topi.checks import normalize_axes, normalize_axis
 
 
@@ -68,7 +69,7 @@ def _squeeze(a: Given, axis: Axes = None) -> Tensor:
 
 def _expand_dims(a: Given, axis: Axes) -> Tensor:
     x = as_tensor("expand_dims", a)
-    places = normalize_axes("expand_dims", axis, x.ndim + len(each(axis)))
+    places = normalize_axes("expand_dims", each(axis), x.ndim + len(each(axis)))
     for d in places:
         x = transform.expand_dims(x, d)
     return x
@@ -87,7 +88,15 @@ def _roll(a: Given, shift: Any, axis: Axes = None) -> Tensor:
     if axis is None:
         return transform.reshape(arrange.roll(flat(x), shift, 0), x.shape)
     axes, shifts = each(axis), each(shift)
-    for d, by in zip(axes, shifts * len(axes) if len(shifts) == 1 else shifts, strict=True):
+    count = max(len(axes), len(shifts))
+    if any(len(given) not in (1, count) for given in (axes, shifts)):
+        raise DefinitionError(
+            f"np.roll of a tensor got {len(shifts)} shifts for {len(axes)} axes.",
+            where=x.name,
+            hint="pass one shift for each axis, or one for all.",
+        )
+    pairs = [given * count if len(given) == 1 else given for given in (axes, shifts)]
+    for d, by in zip(*pairs, strict=True):
         x = arrange.roll(x, by, d)
     return x
 
@@ -105,35 +114,43 @@ def _pad(
     array: Given, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0
 ) -> Tensor:
     x = as_tensor("pad", array, "array")
-    widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist()
+    try:
+        widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist()
+    except ValueError as error:
+        raise DefinitionError(
+            f"np.pad of a tensor: pad_width {pad_width!r} is no pair for each of {x.ndim} axes.",
+            where=x.name,
+            hint="e.g. np.pad(X, ((1, 0), (0, 2))): before and after, axis by axis.",
+        ) from error
     before, after = [[w[side] for w in widths] for side in (0, 1)]
     return transform.pad(x, before, after, constant_values, mode)
 
 
 def _concatenate(
-    arrays: Any, /, axis: Any = 0, out: None = None, *, dtype: Any = None, casting: Any = None
-) -> Tensor:
+    arrays: Any, /, axis: Any = 0, out: None = None, *, dtype: Any = None,
+    casting: str = "same_kind",
+) -> Tensor:  # fmt: skip
     parts = listed("concatenate", arrays)
-    parts, axis = ([flat(t) for t in parts], 0) if axis is None else (parts, axis)
-    made = transform.concatenate(parts, axis)
-    return made if dtype is None else made.astype(dtype)
+    own, axis = ([flat(t) for t in parts], 0) if axis is None else (parts, axis)
+    return cast_joined("concatenate", transform.concatenate(own, axis), parts, dtype, casting)
 
 
-def _stack(arrays: Any, axis: int = 0, out: None = None, *, dtype: Any = None) -> Tensor:
-    made = transform.stack(listed("stack", arrays), axis)
-    return made if dtype is None else made.astype(dtype)
+def _stack(
+    arrays: Any, axis: int = 0, out: None = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> Tensor:
+    parts = listed("stack", arrays)
+    return cast_joined("stack", transform.stack(parts, axis), parts, dtype, casting)
 
 
-def _vstack(tup: Any, *, dtype: Any = None) -> Tensor:
-    rows = listed("vstack", tup)
-    return _concatenate(
-        [transform.reshape(t, (1, -1)) if t.ndim < 2 else t for t in rows], 0, dtype=dtype
-    )
+def _vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Tensor:
+    parts = [transform.reshape(t, (1, -1)) if t.ndim < 2 else t for t in listed("vstack", tup)]
+    return cast_joined("vstack", transform.concatenate(parts, 0), parts, dtype, casting)
 
 
-def _hstack(tup: Any, *, dtype: Any = None) -> Tensor:
+def _hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Tensor:
     parts = [flat(t) if not t.ndim else t for t in listed("hstack", tup)]
-    return _concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype)
+    along = 0 if parts and parts[0].ndim == 1 else 1
+    return cast_joined("hstack", transform.concatenate(parts, along), parts, dtype, casting)
 
 
 def _split(ary: Given, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:

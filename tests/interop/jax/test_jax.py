@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import re
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.errors import BindError, LimitError
+from tensorad.errors import BindError, DefinitionError, LimitError
 from tensorad.interop import xla
 from tests.interop.jax.inside_jax import MARKS, jax, made
 from tests.interop.operators import CASES, dense
@@ -68,6 +72,44 @@ def test_compiled_code_keeps_what_it_calls() -> None:
     gc.collect()
     given = CASES["dense"]().arrays
     np.testing.assert_allclose(compiled(*given), expected)
+
+
+def scaled(by: float) -> Any:
+    x = ta.placeholder((2,), "float64", name="X")
+    return op(ta.compute((2,), lambda i: x[i] * by, name="Y"), [x], "test_scaled")
+
+
+def test_a_name_is_of_one_program_while_somebody_has_it() -> None:
+    """What JAX's caches keep of operators that are gone takes no name, and stays what it was."""
+    one = jnp.ones(2)
+    f = scaled(2.0)
+    assert f(one).tolist() == [2.0, 2.0]
+    with pytest.raises(DefinitionError, match="an operator named test_scaled is there already"):
+        scaled(3.0)
+    jitted = jax.jit(partial(lambda f, x: f(x) + 1.0, f))
+    compiled = jitted.lower(one).compile()
+    pulled = jax.vjp(f, one)[1]
+    operator = f.operator
+    del f
+    gc.collect()
+    with pytest.raises(DefinitionError, match="an operator named test_scaled is there already"):
+        scaled(3.0)  # a function has it
+    del jitted
+    gc.collect()
+    assert scaled(2.0).operator is operator  # the same program finds what is compiled
+    g = scaled(3.0)
+    assert g(one).tolist() == [3.0, 3.0]
+    assert jax.grad(lambda x: g(x).sum())(one).tolist() == [3.0, 3.0]
+    assert compiled(one).tolist() == [3.0, 3.0] and pulled(one)[0].tolist() == [2.0, 2.0]
+    del operator, compiled, pulled
+    jax.clear_caches()
+    gc.collect()
+    assert scaled(3.0) is g
+
+
+def test_operators_are_copied_and_pickled() -> None:
+    f = scaled(5.0)
+    assert copy.copy(f) is f and copy.deepcopy([f])[0] is f and pickle.loads(pickle.dumps(f)) is f
 
 
 def test_numbers_of_other_processes_are_refused() -> None:

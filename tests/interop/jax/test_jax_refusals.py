@@ -127,9 +127,9 @@ def test_names_of_operators() -> None:
         )
     f = op(case.outputs, case.inputs, "test_named")
     assert repr(f) == "<jax operator test_named>"
-    assert op(case.outputs, case.inputs, "test_named").operator is f.operator
+    assert op(case.outputs, case.inputs, "test_named") is f
     again = CASES["dense"]()
-    assert op(again.outputs, again.inputs, "test_named").operator is f.operator
+    assert op(again.outputs, again.inputs, "test_named") is f
     assert _text(DefinitionError, lambda: op(other.outputs, other.inputs, "test_named")) == (
         "an operator named test_named is there already, of another program.\n"
         "  in: <Operator test_named(X : float64 (n, 4), W : float64 (m, 4))>\n"
