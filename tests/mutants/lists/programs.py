@@ -176,6 +176,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "no operand wins like one",
                 "take = logical_and(yp >= 0, logical_or(xp < 0, beats(op, yv, xv)))",
                 "take = logical_or(xp < 0, beats(op, yv, xv))",
+                "no operand has the worst of all values: it beats none, and replaces only another one",
             ),
             (
                 "positions in column-major order",
@@ -221,6 +222,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "any size is at least 1",
                 "            if s not in self.positive:\n                return False\n            p = p.replace",
                 "            p = p.replace",
+                "what is evidently from 0 to a limit has no symbol but the limit's, which are looked at before",
             ),
             (
                 "a digit above the lower one keeps its weight",
