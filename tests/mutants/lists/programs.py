@@ -8,7 +8,7 @@ from typing import Final
 from tests.mutants.mistake import Mistake, Part, in_file
 
 LOOPS: Final = Part(
-    "tests/program/test_loops.py tests/program/references",
+    "tests/program/test_loops.py tests/program/references tests/program/test_bad_programs.py",
     "tests/program tests/te/test_errors_language.py",
 )
 BATCHING: Final = Part("tests/batching")
@@ -108,6 +108,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "counts below 0",
                 'return formula("trips", (row,), call("maximum", value, ZERO), "")',
                 'return formula("trips", (row,), value, "")',
+                "rows are listed for the iterations that they have: of a number below 0 there is none",
             ),
             (
                 "a reversed loop of rows runs forward",
