@@ -131,6 +131,14 @@ def test_derivatives_go_through_arrays_of_values_and_through_their_axes() -> Non
     np.testing.assert_allclose(ta.grad(captured)(X[0]), 2 * X[0])
 
 
+def test_recursion_on_arrays_alone() -> None:
+    @ta.function
+    def halved(x: Any, n: Any) -> Any:
+        return ta.cond(n > 0, lambda: halved(x * 0.5, n - 1), lambda: x)
+
+    np.testing.assert_array_equal(ta.vmap(halved)(X[0], N[0]), X[0] * 0.5 ** N[0])
+
+
 def given(name: str, shape: tuple[int, ...], dtype: str = "float64") -> Tensor:
     made: Tensor = ta.placeholder(shape, dtype, name=name)
     return made

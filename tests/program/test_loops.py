@@ -198,6 +198,12 @@ REFUSED = {
         "the condition of while_loop at test_loops.py:LINE must be a 0-d bool, got int64 ().\n"
         "  hint: return a comparison of 0-d tensors, e.g. x < 10.",
     ),
+    "conditions": (
+        lambda: ta.while_loop(lambda h: h < 9, lambda h: h + 1, x),
+        DTypeError,
+        "the condition of while_loop at test_loops.py:LINE must be a 0-d bool, got bool (2, 3).\n"
+        "  hint: return a comparison of 0-d tensors, e.g. x < 10.",
+    ),
     "no pair": (
         lambda: ta.scan(lambda h, v: h + v, np.zeros(3, "float32"), x),
         DefinitionError,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
@@ -175,3 +176,39 @@ def test_gradient_through_a_symbolic_flatten_and_a_matrix() -> None:
     visited = work(gradients, sizes).iterations
     assert isinstance(visited, int)
     assert visited <= forward + 24 + 2 * 5 * 12 * 2
+
+
+def _carries() -> Problem:
+    x, v = _axes(x=A, y=B * C), _axes(i=A, j=B)
+    return x, v, x[0] == (v[0] * B + v[1] + 1) // B
+
+
+def _borrows() -> Problem:
+    x, v = _axes(x=A, y=B * C), _axes(i=A, j=B)
+    return x, v, x[0] == (v[0] * B - v[1]) // B
+
+
+def _by_a_size_that_may_be_0() -> Problem:
+    x, v = _axes(x=A * B + 2), _axes(i=A * B + 2)
+    return x, v, x[0] == v[0] * A // A
+
+
+def _bounds_another() -> Problem:
+    x, k = _axes(x=A, y=B), axis("k", 0, A * B)
+    return x, [k, axis("m", 0, k)], logical_and(x[0] == k // B, x[1] == k % B)
+
+
+def _from_1_on() -> Problem:
+    x, k = _axes(x=A, y=B), axis("k", 1, A * B)
+    return x, [k], logical_and(x[0] == k // B, x[1] == k % B)
+
+
+@pytest.mark.parametrize(
+    "make", [_carries, _borrows, _by_a_size_that_may_be_0, _bounds_another, _from_1_on]
+)
+def test_what_is_no_number_of_digits_keeps_its_points(make: Callable[[], Problem]) -> None:
+    outer, inner, condition = make()
+    solution = eliminate(outer, inner, condition)
+    for sizes in product((0, 1, 2), (1, 2, 3), (1, 3)):
+        given: dict[Expr, int] = dict(zip((A, B, C), sizes, strict=True))
+        check_solution(outer, inner, condition, solution, given)

@@ -8,7 +8,7 @@ from typing import Final
 from tests.mutants.mistake import Mistake, Part, in_file
 
 LOOPS: Final = Part(
-    "tests/program/test_loops.py tests/program/references",
+    "tests/program/test_loops.py tests/program/references tests/program/test_bad_programs.py",
     "tests/program tests/te/test_errors_language.py",
 )
 BATCHING: Final = Part("tests/batching")
@@ -108,6 +108,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "counts below 0",
                 'return formula("trips", (row,), call("maximum", value, ZERO), "")',
                 'return formula("trips", (row,), value, "")',
+                "rows are listed for the iterations that they have: of a number below 0 there is none",
             ),
             (
                 "a reversed loop of rows runs forward",
@@ -176,6 +177,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "no operand wins like one",
                 "take = logical_and(yp >= 0, logical_or(xp < 0, beats(op, yv, xv)))",
                 "take = logical_or(xp < 0, beats(op, yv, xv))",
+                "no operand has the worst of all values: it beats none, and replaces only another one",
             ),
             (
                 "positions in column-major order",
@@ -221,6 +223,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "any size is at least 1",
                 "            if s not in self.positive:\n                return False\n            p = p.replace",
                 "            p = p.replace",
+                "what is evidently from 0 to a limit has no symbol but the limit's, which are looked at before",
             ),
             (
                 "a digit above the lower one keeps its weight",
