@@ -147,17 +147,6 @@ MISTAKES: Final[list[Mistake]] = [
         ],
     ),
     *in_file(
-        "tensorad/interop/onnx/operators/normalization.py",
-        ONNX,
-        [
-            (
-                "a scale of a group is dealt to the channels in turn",
-                "(topi.repeat(t, channels // groups, 0) for t in (scale, shift))",
-                "(topi.tile(t, channels // groups) for t in (scale, shift))",
-            ),
-        ],
-    ),
-    *in_file(
         "tensorad/interop/onnx/operators/convolution.py",
         ONNX,
         [

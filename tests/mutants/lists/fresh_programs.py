@@ -74,11 +74,6 @@ MISTAKES: Final[list[Mistake]] = [
                 "        level.asked[t] = made\n",
             ),
             (
-                "a wider tangent makes its value wider",
-                "if dtype is None or not dtype.is_float or (not own.is_weak and dtype is not own):",
-                "if dtype is None or not dtype.is_float:",
-            ),
-            (
                 "a tangent that was taken apart has one at its own level",
                 "at.plain.update(dict.fromkeys((*values.values(), *found.values())))",
                 "at.plain.update(dict.fromkeys(values.values()))",
