@@ -35,11 +35,11 @@ LLVM: Final = Part(
     "tests/codegen/llvm/test_llvm.py tests/codegen/llvm/test_llvm_parts.py", "tests/codegen/llvm"
 )
 LANES: Final = Part(
-    "tests/codegen/llvm/test_lanes_in_memory.py tests/codegen/llvm/test_llvm_groups.py",
+    "tests/codegen/llvm/test_lanes_in_memory.py tests/codegen/llvm/test_llvm_parts.py",
     "tests/codegen/llvm tests/codegen/nest",
 )
 GUARDS: Final = Part(
-    "tests/codegen/nest/test_safe_reads.py tests/codegen/nest/test_selections.py",
+    "tests/codegen/nest/test_safe_reads.py tests/codegen/llvm/test_llvm_parts.py",
     "tests/codegen/llvm/test_llvm.py tests/codegen/index_checks",
 )
 FUSION: Final = Part(

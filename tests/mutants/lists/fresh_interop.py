@@ -56,6 +56,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "adjoints that do not depend on cotangents are nothing to keep",
                 "    read += [t for t in adjoints if t.op in still]\n",
                 "",
+                "an adjoint is linear in the cotangents, so one without them is 0, which computing the results does not make: nothing of it can be kept",
             ),
         ],
     ),
