@@ -201,21 +201,3 @@ def test_reads_under_a_branch_are_held_against_symbolic_extents() -> None:
     ((e, test),) = guarded_reads((select(R < n, read(t, (R,)), const(0.0, FLOAT32)),), [R]).items()
     assert e is read(t, (R,))
     assert [evaluate(test, {R: 3, n: m}) for m in (3, 4)] == [False, True]
-
-
-def test_lanes_apart_are_loaded_again_after_a_store() -> None:
-    """Y[i] = Z[2 i] after Z[2 i] = X[i] + 1, in one pass that read Z before."""
-    x, y, e = (te.placeholder((64,), "float32", name=name) for name in "XYE")
-    z = te.placeholder((128,), "float32", name="Z")
-    i, j = axis("i", 0, 64), axis("j", 0, 128)
-    fill = For(j, (Store((z,), (j,), (const(3.0, FLOAT32),)),))
-    body = (
-        Store((e,), (i,), (read(z, (i * 2,)),)),
-        Store((z,), (i * 2,), (read(x, (i,)) + 1.0,)),
-        Store((y,), (i,), (read(z, (i * 2,)),)),
-    )
-    array = np.arange(64, dtype="float32")
-    kernel = kernel_of([fill, For(i, body, "vector")], [e, y], [z])
-    before, after = computed(kernel, {x: array})
-    assert before.tolist() == [3.0] * 64
-    assert after.tolist() == (array + 1).tolist()
