@@ -213,7 +213,7 @@ def _typed(p: _Pair) -> DType:
             hint="a tangent has the shape of what it belongs to; topi.full_like fills one.",
         )
     dtype = promoted([own, given])
-    if dtype is None or not dtype.is_float or (not own.is_weak and dtype is not own):
+    if dtype is None or not dtype.is_float:
         raise DTypeError(
             f"make_dual: the tangent {p.tangent_path} has dtype {alone(given)}, but {p.path} has "
             f"dtype {alone(own)}.",

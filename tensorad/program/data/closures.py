@@ -145,7 +145,8 @@ def _parts(value: Any) -> list[Any] | None:
         case FunctionType():
             cells = [_content(c) for c in value.__closure__ or ()]
             named = value.__kwdefaults__ or {}
-            return [Same(value.__code__), *cells, *(value.__defaults__ or ()), *named.values()]
+            own = (Same(value.__code__), Same(value.__globals__))
+            return [*own, *cells, *(value.__defaults__ or ()), *named.values()]
         case MethodType():
             return [value.__func__, value.__self__]
         case partial():

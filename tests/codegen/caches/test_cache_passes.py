@@ -227,3 +227,13 @@ def test_short_rows_are_combined_where_they_stream() -> None:
     made, buffers = with_write_combining(rows, {y: None}, ())
     assert len(buffers) == 1
     check_same(kernel_of(rows, [y]), kernel_of(made, [y], buffers), None, x)
+
+
+def test_a_pass_that_stores_what_the_one_before_still_reads_stays_behind_it() -> None:
+    """E[i] = Z[i + 1], then Z[j] = E[j] + 1: in lanes together, the next lanes read too late."""
+    e, z = te.placeholder((M,), "float32", name="E"), te.placeholder((M + 1,), "float32", name="Z")
+    i, j = axis("i", 0, M), axis("j", 0, M)
+    first = For(i, (Store((e,), (i,), (read(z, (i + 1,)),)),), "vector")
+    for stored in (z, te.placeholder((M + 1,), "float32", name="Y")):
+        second = For(j, (Store((stored,), (j,), (read(e, (j,)) + 1.0,)),), "vector")
+        assert (with_pass([first], second, free=False) is None) is (stored is z)

@@ -380,3 +380,17 @@ def test_data_that_choose_between_a_changed_part_and_others_leave_the_rest_as_it
 
     x, y = RNG.standard_normal((2, N, M))
     np.testing.assert_allclose(ta.function(f)(x, y), ta.interpret(f, x, y), rtol=1e-12)
+
+
+def test_an_update_that_reads_what_another_one_of_its_point_has_stored() -> None:
+    def body(t: ta.Expr, c: Tensor) -> list[Tensor]:
+        r, k = axis("r", 0, N), axis("k", 0, M)
+        added = Update((r, k), read(X, (r, k)))
+        doubled = Update((r, k), read(c, (r, k)))
+        op = Scatter("after", (N, M), c.dtype, (r, k), (added, doubled), sum_combiner(c.dtype), c)
+        return list(outputs(op))
+
+    op = loop_of(2, [S], [X], body)
+    s, x = (RNG.standard_normal((N, M)).astype(np.float32) for _ in range(2))
+    found = ta.build(outputs(op), [S, X])(s, x)
+    np.testing.assert_allclose(found, 2 * (2 * s + x) + x, rtol=1e-5)

@@ -17,6 +17,7 @@ from tensorad.codegen.fusion.equal_groups import pair_key
 from tensorad.codegen.fusion.fused_stores import fuse_stores
 from tensorad.codegen.fusion.horizontal import join_siblings
 from tensorad.codegen.fusion.item_key import item_key
+from tensorad.codegen.fusion.latest_start import Lateness
 from tensorad.codegen.fusion.overlapped_tiling import join_stencils
 from tensorad.codegen.fusion.row_block_fusion import fuse_row_blocks
 from tensorad.codegen.fusion.row_block_sums import one_by_one
@@ -297,3 +298,12 @@ def test_the_rows_of_a_group_are_shared_by_threads() -> None:
     (loop,) = kernel.body
     assert isinstance(loop, For) and loop.kind == "parallel"
     check_kernel(kernel, X)
+
+
+def test_a_node_leads_to_one_that_is_as_late_as_itself() -> None:
+    """b needs the node that a and c are merged into, and so is as late as it."""
+    late = Lateness("abc")
+    late.merge("m", ["a", "c"], {"m": ["b"], "b": []}.__getitem__)
+    needs = {"m": [], "b": ["m"]}.__getitem__
+    assert late.leads_to(["b"], "m", needs)
+    assert not late.leads_to(["m"], "b", needs)

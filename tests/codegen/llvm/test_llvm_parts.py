@@ -20,9 +20,21 @@ from tensorad.codegen.loops.ir import Assign, Fold, For, If, LoopProgram, Stmt, 
 from tensorad.codegen.runtime.executable import Executable
 from tensorad.ir.combiner import max_combiner, min_combiner, sum_combiner
 from tensorad.ir.dtypes import BOOL, FLOAT32, FLOAT64, INT32, INT64
-from tensorad.ir.expr import Axis, Call, axis, call, const, int_const, param, read, select
+from tensorad.ir.expr import (
+    Axis,
+    Call,
+    axis,
+    call,
+    const,
+    int_const,
+    param,
+    read,
+    select,
+    size_var,
+)
 from tensorad.ir.tensor import Tensor
 from tests.support.loops.small_loops import computed, inputs_of, kernel_of
+from tests.support.oracles import evaluate
 
 N = 37
 X, Y = (te.placeholder((N,), name=n) for n in "XY")
@@ -193,3 +205,11 @@ def test_statements_outside_of_inner_loops() -> None:
     assert direct([store, copy(R), If(R > 3, (store,))]) == [store]
     assert of_axes(R + 3)
     assert not of_axes(read(te.placeholder((N,), "int64"), (R,)))
+
+
+def test_reads_under_a_branch_are_held_against_symbolic_extents() -> None:
+    n = size_var("n")
+    t = te.placeholder((n,), "float32", name="T")
+    ((e, test),) = guarded_reads((select(R < n, read(t, (R,)), const(0.0, FLOAT32)),), [R]).items()
+    assert e is read(t, (R,))
+    assert [evaluate(test, {R: 3, n: m}) for m in (3, 4)] == [False, True]

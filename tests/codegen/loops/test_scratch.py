@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tensorad.codegen.loops.scratch import STRIDE_BYTES, scratch_bytes
 from tensorad.codegen.loops.verify import verify_loops
 from tensorad.codegen.lower import lower_program
 from tensorad.codegen.model import PAGE
+from tensorad.codegen.runtime.arena import Lifetime, plan_arena
 from tensorad.codegen.runtime.executable import Executable
 from tensorad.codegen.runtime.kernel_cache import kernel_text
 from tensorad.config import override
@@ -145,3 +147,21 @@ def test_rows_that_stream_have_scratch_apart_from_them() -> None:
         with described("l2=65536"):
             (kernel,) = lower_program([y], [x], choices=choices).kernels
         assert kernel.unaliased_with is (y if streaming else None)
+
+
+def test_temporaries_that_are_there_at_one_time_lie_apart() -> None:
+    """Those of one kernel, too: what it reads, and what it stores."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        lives = [
+            Lifetime(placeholder((int(n),), name="T"), first)
+            for first, n in enumerate(rng.integers(1, 200, 12))
+        ]
+        for life in lives:
+            life.last = life.first + int(rng.integers(0, 4))
+        offsets, end = plan_arena(lives, {})
+        places = [(o, o + 4 * int(t.tensor.shape[0])) for o, t in zip(offsets, lives, strict=True)]
+        assert max(stop for _, stop in places) <= end
+        for (a, one), (b, other) in combinations(zip(lives, places, strict=True), 2):
+            if a.last >= b.first:
+                assert one[1] <= other[0] or other[1] <= one[0]

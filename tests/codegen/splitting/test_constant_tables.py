@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tensorad import te
+from tensorad.codegen.nest.ir import substitute_nest
 from tensorad.codegen.splitting.constant_tables import write_tables
+from tensorad.ir.expr import axis, int_const
 from tensorad.ir.tensor import Constant, Tensor
 from tensorad.ir.visit import reads
 from tests.support.loops.small_loops import check_stores, nest_for, plainly
@@ -34,3 +36,11 @@ def test_long_tables_and_plain_reads_of_them_stay() -> None:
     table = te.const(np.arange(4.0))
     plain = nest_for(te.compute((4, 37), lambda s, i: X[i] * table[s], name="Y"))
     assert write_tables(plain) == [plain]
+
+
+def test_values_that_do_not_begin_at_0_are_written_out() -> None:
+    nest = nest_for(shifted(np.array([0, 1, -1, 3])))
+    s, i = nest.axes
+    later = axis("s", 1, 4)
+    pieces = write_tables(substitute_nest(nest, {s: later}, (later, i)))
+    assert [p.indices[0] for p in pieces] == [int_const(n) for n in (1, 2, 3)]

@@ -34,12 +34,8 @@ RECORDS: Final = Part(
 LLVM: Final = Part(
     "tests/codegen/llvm/test_llvm.py tests/codegen/llvm/test_llvm_parts.py", "tests/codegen/llvm"
 )
-LANES: Final = Part(
-    "tests/codegen/llvm/test_lanes_in_memory.py tests/codegen/llvm/test_llvm_groups.py",
-    "tests/codegen/llvm tests/codegen/nest",
-)
 GUARDS: Final = Part(
-    "tests/codegen/nest/test_safe_reads.py tests/codegen/nest/test_selections.py",
+    "tests/codegen/nest/test_safe_reads.py tests/codegen/llvm/test_llvm_parts.py",
     "tests/codegen/llvm/test_llvm.py tests/codegen/index_checks",
 )
 FUSION: Final = Part(
@@ -173,17 +169,6 @@ MISTAKES: Final[list[Mistake]] = [
                 "the least integer by -1 traps",
                 'unsafe = w.of(BOOL).binary("or", by_zero, by_minus_one)',
                 "unsafe = by_zero",
-            ),
-        ],
-    ),
-    *in_file(
-        "codegen/llvm/strided.py",
-        LANES,
-        [
-            (
-                "vectors of a tensor that is stored to are loaded once",
-                "    if t not in values.written_level:\n        values.keep(key",
-                "    if t.dtype.bits:\n        values.keep(key",
             ),
         ],
     ),

@@ -8,15 +8,15 @@ from typing import Final
 from tests.mutants.mistake import Mistake, Part, in_file
 
 LOCAL: Final = Part(
-    "tests/autodiff/local tests/autodiff/test_scans.py tests/autodiff/test_rules.py",
-    "tests/autodiff/test_combiners.py tests/autodiff/test_ragged_folds.py tests/autodiff/test_hostile_formulas.py",
+    "tests/autodiff/local",
+    "tests/autodiff/test_scans.py tests/autodiff/test_rules.py tests/autodiff/test_combiners.py tests/autodiff/test_ragged_folds.py tests/autodiff/test_hostile_formulas.py",
 )
 ADJOINTS: Final = Part(
     "tests/autodiff/adjoints tests/autodiff/test_gathers.py",
     "tests/autodiff/test_derivatives.py tests/autodiff/test_scans.py tests/autodiff/test_hostile_formulas.py tests/autodiff/test_combiners.py",
 )
 FORWARD: Final = Part(
-    "tests/autodiff/test_modes.py tests/autodiff/local/test_edges_of_rules.py",
+    "tests/autodiff/control/test_forward_scatters.py tests/autodiff/local/test_edges_of_rules.py",
     "tests/autodiff/adjoints tests/autodiff/test_hostile_formulas.py tests/autodiff/test_derivatives.py",
 )
 DOMAINS: Final = Part(
@@ -24,7 +24,7 @@ DOMAINS: Final = Part(
 )
 ZEROS: Final = Part(
     "tests/simplify/zeros tests/simplify/test_short_circuit.py",
-    "tests/simplify/test_eliminate.py tests/autodiff/test_gathers.py",
+    "tests/simplify/test_eliminate.py tests/autodiff/local/test_edges_of_rules.py",
 )
 CONTROL: Final = Part("tests/simplify/control", "tests/codegen/control/test_lower_control.py")
 
@@ -147,6 +147,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "loops that miss points are taken",
                 '        if not part.is_subset(claimed):\n            raise Unsolved("the rebuilt domain misses points")\n',
                 "",
+                "loops are made of bounds that hold for the set itself, so they miss none of its points; what is asked is whether this file is right",
             ),
         ],
     ),

@@ -119,3 +119,14 @@ def test_functions_that_differ_in_their_defaults_are_two() -> None:
 
     f = ta.function(lambda p, x: ta.cond(p, arm(2.0), arm(5.0))(x))
     assert (f(True, 1.0), f(False, 1.0)) == (2.0, 5.0)
+
+
+def test_functions_of_one_text_in_two_modules_are_two() -> None:
+    code = compile("def scaled(x):\n    return x * factor\n", "<text>", "exec")
+    made = []
+    for factor in (2.0, 5.0):
+        names: dict[str, Any] = {"factor": factor}
+        exec(code, names)
+        made.append(names["scaled"])
+    f = ta.function(lambda p, x: ta.cond(p, lambda: made[0], lambda: made[1])(x))
+    assert (f(True, 1.0), f(False, 1.0)) == (2.0, 5.0)

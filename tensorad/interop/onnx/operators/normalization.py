@@ -83,8 +83,6 @@ def group_norm(call: Call) -> Value:
     channels = x.shape[1] if x.ndim > 2 else 0
     if groups < 1 or not isinstance(channels, int) or channels % groups or not channels:
         raise OnnxError(f"{channels} channels do not divide into {groups} groups.")
-    if call.version < 21:  # one scale for each group
-        scale, shift = (topi.repeat(t, channels // groups, 0) for t in (scale, shift))
     return topi.nn.group_norm(x, groups, scale, shift, call.number("epsilon", 1e-5))
 
 
