@@ -17,6 +17,7 @@ from tensorad.topi.cumulative import cummax as cummax
 from tensorad.topi.cumulative import cummin as cummin
 from tensorad.topi.cumulative import cumprod as cumprod
 from tensorad.topi.cumulative import cumsum as cumsum
+from tensorad.topi.cumulative import logcumsumexp as logcumsumexp
 from tensorad.topi.image import resize as resize
 from tensorad.topi.image import upsampling as upsampling
 from tensorad.topi.indexing import embedding as embedding
@@ -149,6 +150,12 @@ from tensorad.topi.nn import smooth_l1_loss as smooth_l1_loss
 from tensorad.topi.nn import softmax as softmax
 from tensorad.topi.nn import softplus as softplus
 from tensorad.topi.nn import triplet_margin_loss as triplet_margin_loss
+from tensorad.topi.piecewise import copysign as copysign
+from tensorad.topi.piecewise import heaviside as heaviside
+from tensorad.topi.piecewise import left_shift as left_shift
+from tensorad.topi.piecewise import logaddexp as logaddexp
+from tensorad.topi.piecewise import logaddexp2 as logaddexp2
+from tensorad.topi.piecewise import right_shift as right_shift
 from tensorad.topi.reduction import argmax as argmax
 from tensorad.topi.reduction import argmin as argmin
 from tensorad.topi.reduction import logsumexp as logsumexp
@@ -160,6 +167,7 @@ from tensorad.topi.reduction import sum as sum
 from tensorad.topi.reduction import variance as variance
 from tensorad.topi.resampling import interpolate as interpolate
 from tensorad.topi.sorting import argsort as argsort
+from tensorad.topi.sorting import sort as sort
 from tensorad.topi.sorting import top_k as top_k
 from tensorad.topi.transform import concatenate as concatenate
 from tensorad.topi.transform import expand_dims as expand_dims

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
+
 from tensorad import te
+from tensorad.errors import DTypeError
 from tensorad.ir.tensor import Tensor
 from tensorad.topi.arguments import check_flag
 from tensorad.topi.checks import check_tensor, normalize_axis
+from tensorad.topi.piecewise import LOGADDEXP
 from tensorad.topi.reduction import accumulator
 
 
@@ -40,8 +46,30 @@ def cummin(x: Tensor, axis: int = -1, reverse: bool = False) -> Tensor:
     return _cumulative("cummin", "min", x, axis, False, reverse)
 
 
+_LOGADDEXP: Final = te.comm_reducer(
+    lambda a, b: LOGADDEXP(a, b), lambda dtype: -np.inf, "logaddexp", associative=True
+)
+
+
+def logcumsumexp(
+    x: Tensor, axis: int = -1, exclusive: bool = False, reverse: bool = False
+) -> Tensor:
+    """log of the sums of exp up to each element, without overflow; of nothing it is -inf.
+
+    Raises:
+        DTypeError: x is not of floats.
+    """
+    x = check_tensor("logcumsumexp", "x", x)
+    if not x.dtype.is_float:
+        raise DTypeError(
+            f"logcumsumexp: {x.name} is of {x.dtype}, not of floats.",
+            hint="convert it: x.astype('float32').",
+        )
+    return _cumulative("logcumsumexp", _LOGADDEXP, x, axis, exclusive, reverse)
+
+
 def _cumulative(
-    name: str, combiner: str, x: Tensor, axis: int, exclusive: bool, reverse: bool
+    name: str, combiner: object, x: Tensor, axis: int, exclusive: bool, reverse: bool
 ) -> Tensor:
     x = check_tensor(name, "x", x)
     along = normalize_axis(name, axis, x.ndim)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tensorad import te
-from tensorad.errors import ShapeError
+from tensorad.errors import DTypeError, ShapeError
 from tensorad.ir.arrays.constants import with_constants
 from tensorad.ir.arrays.elementwise import broadcast_read, broadcast_shapes, same_dim
-from tensorad.ir.dtypes import to_dtype
+from tensorad.ir.dtypes import BOOL, to_dtype
 from tensorad.ir.expr import Axis, Expr, as_expr
 from tensorad.ir.tensor import Dim, Tensor, format_shape
 from tensorad.topi.arguments import as_number, check_extents, check_number, check_scalar
@@ -71,8 +71,18 @@ isfinite = _unary("isfinite", te.isfinite)
 
 
 def negative(x: Tensor) -> Tensor:
-    """-x."""
-    return -check_tensor("negative", "x", x)
+    """-x.
+
+    Raises:
+        DTypeError: of booleans, as in NumPy.
+    """
+    x = check_tensor("negative", "x", x)
+    if x.dtype is BOOL:
+        raise DTypeError(
+            f"negative: {x.name} is of booleans, which have no negative.",
+            hint="logical_not is true where it is false; x.astype('int64') is of integers.",
+        )
+    return -x
 
 
 def square(x: Tensor) -> Tensor:
@@ -99,7 +109,9 @@ def _elementwise(name: str, function: Callable[..., object], *given: object) -> 
     )
 
 
-def _binary(name: str, function: Callable[..., object]) -> Callable[[Operand, Operand], Tensor]:
+def binary(name: str, function: Callable[..., object]) -> Callable[[Operand, Operand], Tensor]:
+    """The operator of two tensors whose elements are the function's, with its name."""
+
     def operator(a: Operand, b: Operand) -> Tensor:
         a, b = with_constants((a, b))  # type: ignore[assignment]  # checked next
         if not isinstance(a, Tensor):
@@ -130,27 +142,27 @@ def _xor(a: Expr | float, b: Expr | float) -> Expr:
     return (as_expr(a) & True) != (as_expr(b) & True)
 
 
-add = _binary("add", op.add)
-subtract = _binary("subtract", op.sub)
-multiply = _binary("multiply", op.mul)
-divide = _binary("divide", op.truediv)
-floor_divide = _binary("floor_divide", op.floordiv)
-mod = _binary("mod", op.mod)
-pow = _binary("pow", te.pow)
-power = _binary("power", te.pow)
-maximum = _binary("maximum", te.maximum)
-minimum = _binary("minimum", te.minimum)
-atan2 = _binary("atan2", te.atan2)
-fmod = _binary("fmod", _fmod)
-less = _binary("less", op.lt)
-less_equal = _binary("less_equal", op.le)
-greater = _binary("greater", op.gt)
-greater_equal = _binary("greater_equal", op.ge)
-equal = _binary("equal", op.eq)
-not_equal = _binary("not_equal", op.ne)
-logical_and = _binary("logical_and", op.and_)
-logical_or = _binary("logical_or", op.or_)
-logical_xor = _binary("logical_xor", _xor)
+add = binary("add", op.add)
+subtract = binary("subtract", op.sub)
+multiply = binary("multiply", op.mul)
+divide = binary("divide", op.truediv)
+floor_divide = binary("floor_divide", op.floordiv)
+mod = binary("mod", op.mod)
+pow = binary("pow", te.pow)
+power = binary("power", te.pow)
+maximum = binary("maximum", te.maximum)
+minimum = binary("minimum", te.minimum)
+atan2 = binary("atan2", te.atan2)
+fmod = binary("fmod", _fmod)
+less = binary("less", op.lt)
+less_equal = binary("less_equal", op.le)
+greater = binary("greater", op.gt)
+greater_equal = binary("greater_equal", op.ge)
+equal = binary("equal", op.eq)
+not_equal = binary("not_equal", op.ne)
+logical_and = binary("logical_and", op.and_)
+logical_or = binary("logical_or", op.or_)
+logical_xor = binary("logical_xor", _xor)
 
 
 def logical_not(x: Tensor) -> Tensor:

@@ -25,6 +25,16 @@ def argsort(x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
     return _places("argsort", x, axis, None, descending)
 
 
+def sort(x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
+    """The elements along an axis in their order, NaN last; `argsort` says what it costs.
+
+    The gradient of each goes to the element that it is.
+    """
+    x = check_tensor("sort", "x", x)
+    places = _places("sort", x, axis, None, descending)
+    return gather(x, places, normalize_axis("sort", axis, x.ndim))
+
+
 def top_k(x: Tensor, k: Dim, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
     """The k largest, or smallest, elements along an axis in their order, and their positions.
 

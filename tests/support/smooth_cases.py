@@ -192,6 +192,12 @@ PAIRS: Final[dict[str, Case]] = {
     "minimum": two(topi.minimum, BASES, FEW, lambda a, b: a == b),
     "atan2": two(topi.atan2, (1.0, -1.0, 2.0), FEW),
     "fmod": two(topi.fmod, (1.0, -1.0, 5.5), (2.0, -2.0, 3.5)),
+    "copysign": two(
+        topi.copysign, BASES, NONZERO[:4], lambda a, b: a == 0, reason="a kink, and a jump"
+    ),
+    "heaviside": two(topi.heaviside, BASES, FEW, lambda a, b: a == 0, reason=STEP),
+    "logaddexp": two(topi.logaddexp, BASES, FEW),
+    "logaddexp2": two(topi.logaddexp2, BASES, FEW),
     "where": two(lambda a, b: topi.where(te.const(np.arange(30) % 2 == 0), a, b), BASES, FEW),
     "l1_loss": two(topi.l1_loss, BASES, FEW, lambda a, b: a == b),
     "mse_loss": two(topi.mse_loss, BASES, FEW),
@@ -248,6 +254,7 @@ JOINT: Final[dict[str, Case]] = {
     "logsumexp": fours(topi.logsumexp),
     "prod": fours(topi.prod),
     "cumprod": fours(topi.cumprod),
+    "logcumsumexp": fours(topi.logcumsumexp),
     "max": fours(topi.max, AT_THE_TOP),
     "min": fours(topi.min, AT_THE_BOTTOM),
     "cummax": fours(
@@ -255,6 +262,7 @@ JOINT: Final[dict[str, Case]] = {
     ),
     "cummin": fours(topi.cummin, AT_THE_BOTTOM),
     "top_k": fours(lambda x: topi.top_k(x, 1)[0], AT_THE_TOP),
+    "sort": fours(topi.sort, ties("a tie", *along(0, 4), *along(1, 4), (2, 0, 0), (2, 0, 2))),
     "variance": fours(topi.variance),
     "layer_norm": fours(lambda x: topi.layer_norm(x, epsilon=0.5)),
     "rms_norm": fours(lambda x: topi.rms_norm(x, epsilon=0.5)),
@@ -372,7 +380,9 @@ LINEAR: Final[dict[str, Callable[[Tensor], Any]]] = {
 """Operators that move, copy and add up elements: of a tensor of shape (1, 4, 2, 2)."""
 
 WITHOUT: Final = {
-    "integers": ("argmax", "argmin", "argsort", "floor_divide", "mod"),
+    "integers": (
+        "argmax", "argmin", "argsort", "floor_divide", "left_shift", "mod", "right_shift",
+    ),
     "truth values": (
         "equal", "greater", "greater_equal", "isfinite", "isnan", "less", "less_equal",
         "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",

@@ -33,7 +33,8 @@ ONE: Final = (
 )  # fmt: skip
 TWO: Final = (
     "add", "subtract", "multiply", "divide", "pow", "power", "maximum", "minimum", "atan2", "fmod",
-    "less",    "less_equal", "greater", "greater_equal", "equal", "not_equal", "matmul",
+    "copysign", "heaviside", "logaddexp", "logaddexp2",
+    "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "matmul",
 )  # fmt: skip
 REDUCTIONS: Final = ("max", "min", "mean", "argmax", "argmin", "logsumexp")
 CONVOLUTION: Final = {"strides": 1, "padding": 1, "dilation": 1, "groups": 2}
@@ -45,7 +46,7 @@ POOL: Final = {
 CALLS: Final[dict[str, dict[str, Any]]] = {
     **{name: {"x": X} for name in ONE},
     **{name: {"a": X, "b": Y} for name in TWO},
-    **{name: {"a": M, "b": M} for name in ("floor_divide", "mod")},
+    **{name: {"a": M, "b": M} for name in ("floor_divide", "mod", "left_shift", "right_shift")},
     **{name: {"a": C, "b": C} for name in ("logical_and", "logical_or", "logical_xor")},
     "logical_not": {"x": C},
     **{name: {"x": X, "axis": 1, "keepdims": True} for name in REDUCTIONS},
@@ -58,6 +59,7 @@ CALLS: Final[dict[str, dict[str, Any]]] = {
         for name in ("cumsum", "cumprod")
     },
     **{name: {"x": X, "axis": 1, "reverse": True} for name in ("cummax", "cummin")},
+    "logcumsumexp": {"x": X, "axis": 1, "exclusive": False, "reverse": True},
     "clip": {"x": X, "low": 0.0, "high": 1.0},
     "cast": {"x": X, "dtype": "int32"},
     "where": {"condition": C, "a": X, "b": Y},
@@ -87,6 +89,7 @@ CALLS: Final[dict[str, dict[str, Any]]] = {
     "gather_nd": {"x": X, "indices": _t(4, 1, dtype="int64"), "axis": 1, "batch_dims": 1},
     "embedding": {"indices": N, "weight": X},
     "argsort": {"x": X, "axis": 1, "descending": True},
+    "sort": {"x": X, "axis": 1, "descending": True},
     "top_k": {"x": X, "k": 2, "axis": 1, "largest": False},
     "one_hot": {"indices": N, "depth": 5, "dtype": "float32"},
     "scatter_add": {"x": X, "indices": M, "updates": Y, "axis": 1},

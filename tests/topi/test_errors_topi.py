@@ -43,6 +43,63 @@ def a_word_for_a_flag() -> None:
     topi.sum(X, keepdims="no")  # type: ignore[arg-type]  # the mistake
 
 
+B = te.placeholder((4,), "bool", name="B")
+
+
+@CASES.refused(
+    DTypeError,
+    "negative: B is of booleans, which have no negative.",
+    "  hint: logical_not is true where it is false; x.astype('int64') is of integers.",
+)
+def a_negative_of_booleans() -> None:
+    topi.negative(B)
+
+
+@CASES.refused(
+    DTypeError,
+    "left_shift: bits of integers are shifted, not of float32.",
+    "  hint: convert them to integers, or multiply by a power of 2.",
+)
+def a_shift_of_floats() -> None:
+    topi.left_shift(X, 2)
+
+
+@CASES.refused(
+    DTypeError,
+    "right_shift: bits of integers are shifted, not of bool.",
+    "  hint: convert them to integers, or multiply by a power of 2.",
+)
+def a_shift_of_booleans() -> None:
+    topi.right_shift(B, True)
+
+
+@CASES.refused(
+    DTypeError,
+    "logcumsumexp: B is of bool, not of floats.",
+    "  hint: convert it: x.astype('float32').",
+)
+def a_logcumsumexp_of_booleans() -> None:
+    topi.logcumsumexp(B)
+
+
+@CASES.refused(
+    ShapeError,
+    "pool: windows of 2 would lie in a padding of 2.",
+    "  hint: use less padding than the kernel has, or topi.pad with a value.",
+)
+def a_pool_of_padding_alone() -> None:
+    topi.pool(I, 2, 2, (0, 1, 2, 1))
+
+
+@CASES.refused(
+    ShapeError,
+    "pool1d: windows of 3 would lie in a padding of 3.",
+    "  hint: use less padding than the kernel has, or topi.pad with a value.",
+)
+def a_pool_of_padding_at_the_end() -> None:
+    topi.pool1d(te.placeholder((1, 1, 8), name="L"), 3, 1, (0, 3), "avg")
+
+
 @CASES.refused(
     DTypeError,
     "dtype None is not supported.",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tensorad import te, topi
+from tensorad.building import evaluate
 from tensorad.checking import gradcheck
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.reference.interpret import interpret
@@ -94,6 +95,48 @@ def test_fmod_of_integers_has_the_sign_of_the_first(dtype: str) -> None:
     assert y.dtype == dtype
     np.testing.assert_array_equal(interpret(y, {m: a, n: b}), np.fmod(a, b))
     np.testing.assert_array_equal(interpret(topi.fmod(m, 7), {m: a}), np.fmod(a, 7))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64"])
+def test_shifts_move_bits(dtype: str) -> None:
+    ends = np.iinfo(dtype)
+    a = np.array([ends.min, ends.max, 0, 1, 5, 100], dtype)[:, None]
+    b = np.arange(min(ends.max, 70) + 1).astype(dtype)
+    m, n = te.placeholder(a.shape, dtype, name="M"), te.placeholder(b.shape, dtype, name="N")
+    ys = [topi.left_shift(m, n), topi.right_shift(m, n)]
+    assert [y.dtype for y in ys] == [dtype, dtype]
+    for y, want in zip(ys, (np.left_shift(a, b), np.right_shift(a, b)), strict=True):
+        np.testing.assert_array_equal(interpret(y, {m: a, n: b}), want)
+        np.testing.assert_array_equal(evaluate(y, {m: a, n: b}), want)
+    np.testing.assert_array_equal(
+        evaluate(topi.left_shift(3, n), {n: b}), np.left_shift(np.array(3, dtype), b)
+    )
+
+
+def test_shifts_by_negative_numbers_leave_no_bits() -> None:
+    n = te.placeholder((2,), "int32", name="N")
+    v = np.array([5, -5], np.int32)
+    assert evaluate(topi.left_shift(n, -1), {n: v}).tolist() == [0, 0]
+    assert evaluate(topi.right_shift(n, -1), {n: v}).tolist() == [0, -1]
+
+
+SPECIAL = np.array([-np.inf, -2.0, -0.0, 0.0, 1.5, np.inf, np.nan])
+
+
+@pytest.mark.parametrize("name", ["copysign", "heaviside", "logaddexp", "logaddexp2"])
+def test_pairs_of_special_numbers(name: str) -> None:
+    a, b = te.placeholder((7, 1), "float64", name="A"), te.placeholder((7,), "float64", name="B")
+    bindings = {a: SPECIAL[:, None], b: SPECIAL}
+    with np.errstate(invalid="ignore"):
+        want = getattr(np, name)(SPECIAL[:, None], SPECIAL)
+    for found in (f(getattr(topi, name)(a, b), bindings) for f in (evaluate, interpret)):
+        np.testing.assert_allclose(found, want, rtol=1e-14)
+        np.testing.assert_array_equal(*[np.signbit(v)[want == 0] for v in (found, want)])
+
+
+def test_logaddexp_is_smooth_where_both_are_the_same() -> None:
+    for operator in (topi.logaddexp, topi.logaddexp2):
+        gradcheck(operator(X, B), [X, B], arrays={X: np.array([b, b, b + 50]), B: b}, order=2)
 
 
 def test_logic() -> None:

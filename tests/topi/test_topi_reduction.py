@@ -178,3 +178,16 @@ def an_axis_of_a_scalar() -> None:
 @pytest.mark.parametrize("case", CASES, ids=[c.attempt.__name__ for c in CASES])
 def test_the_whole_text(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_logarithms_of_sums_of_exponentials_do_not_overflow(reverse: bool) -> None:
+    x = te.placeholder((3, 5), "float64", name="X")
+    xs = np.random.default_rng(4).normal(size=(3, 5)) * 400
+    y = topi.logcumsumexp(x, 1, reverse=reverse)
+    want = np.logaddexp.accumulate(xs[:, ::-1] if reverse else xs, 1)
+    want = want[:, ::-1] if reverse else want
+    np.testing.assert_allclose(interpret(y, {x: xs}), want, rtol=1e-14)
+    before = interpret(topi.logcumsumexp(x, 1, exclusive=True, reverse=reverse), {x: xs})
+    assert (before[:, -1 if reverse else 0] == -np.inf).all()
+    gradcheck(y, [x], arrays={x: xs / 400}, order=2)

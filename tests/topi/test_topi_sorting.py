@@ -55,6 +55,16 @@ def test_gradients_go_to_the_elements_that_are_chosen() -> None:
     gradcheck(topi.top_k(x, 2, 1)[0], [x], arrays={x: xs})
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_elements_in_order(descending: bool) -> None:
+    x = te.placeholder((4, 6), "float64", name="X")
+    xs = rng.integers(-3, 3, (4, 6)).astype(float)
+    y = topi.sort(x, 0, descending)
+    want = -np.sort(-xs, 0) if descending else np.sort(xs, 0)
+    assert build(y, [x])(xs).tolist() == want.tolist()
+    gradcheck(y, [x], arrays={x: rng.permutation(24).reshape(4, 6).astype(float)})
+
+
 def test_more_than_there_are() -> None:
     x = te.placeholder((3, 4), name="X")
     with pytest.raises(DefinitionError) as error:

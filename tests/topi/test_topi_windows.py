@@ -304,3 +304,14 @@ def a_symbolic_adaptive_pool() -> None:
 @pytest.mark.parametrize("case", CASES, ids=[c.attempt.__name__ for c in CASES])
 def test_the_whole_text(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_a_window_of_a_pool_has_an_element(kind: str) -> None:
+    n = te.size("n")
+    x, rows = te.placeholder((1, 1, 4), name="X"), te.placeholder((1, 1, n), name="R")
+    assert topi.pool1d(x, 1, 3, (0, 1), kind).shape == (1, 1, 2)  # no window begins at the end
+    assert topi.pool1d(x, 3, 1, 2, kind).shape == (1, 1, 6)
+    for y, k, padding in ((x, 1, (0, 3)), (x, 2, (2, 0)), (rows, 1, (0, 1))):
+        with pytest.raises(ShapeError, match="would lie in a padding"):
+            topi.pool1d(y, k, 1, padding, kind)

@@ -30,15 +30,16 @@ def pool(
     Args:
         x: shape (n, channels, height, width).
         kernel, stride: an integer or a pair.
-        padding: an integer, a pair, or (top, left, bottom, right); padded elements are 0 for
-            "avg" and no operands for "max".
+        padding: an integer, a pair, or (top, left, bottom, right), so little that every
+            window has an element; padded ones are 0 for "avg" and no operands for "max".
+            Windows over an extent of 0 are of nothing: 0 and -inf.
         count_include_pad: whether "avg" divides by the kernel's size at the borders too,
             or by the number of elements inside.
         ceil_mode: whether a last window may hang over the padded end (it must not begin
             in the padding there).
     Raises:
         DefinitionError: another pool type.
-        ShapeError: the window exceeds the padded input.
+        ShapeError: the window exceeds the padded input, or lies in the padding.
     """
     pooled = _Pool("pool", x, kernel, stride, padding, pool_type, count_include_pad, ceil_mode, 2)
     return define(
@@ -108,6 +109,7 @@ class _Pool:
             ]
         wider = [(low, high + o) for (low, high), o in zip(around, self.overhang, strict=True)]
         self.windows: Windows = slide(operator, extents, size, step, [1] * rank, wider)
+        _check_padding(operator, self.windows, size, around)
         self.shape = (x.shape[0], x.shape[1], *self.windows.shape)
         self.taps = self.windows.taps()
 
@@ -146,6 +148,26 @@ class _Pool:
 def _check_pool_type(operator: str, pool_type: object) -> None:
     check_word(operator, "pool_type", pool_type, ("avg", "max"),
                "write another reduction with compute.")  # fmt: skip
+
+
+def _check_padding(
+    operator: str, w: Windows, kernel: Sequence[int], around: Sequence[tuple[int, int]]
+) -> None:
+    """Refuse windows that see nothing but padding: the first one, or the last.
+
+    Raises:
+        ShapeError: one does, or may where the extent is a symbol.
+    """
+    parts = zip(w.extents, kernel, w.strides, w.shape, around, strict=True)
+    for extent, size, step, count, (low, high) in parts:
+        alone = low >= size or high >= size
+        if isinstance(extent, int) and isinstance(count, int):
+            alone = low >= size or (count - 1) * step - low >= extent
+        if alone:
+            raise ShapeError(
+                f"{operator}: windows of {size} would lie in a padding of {max(low, high)}.",
+                hint="use less padding than the kernel has, or topi.pad with a value.",
+            )
 
 
 def _overhang(

@@ -105,6 +105,10 @@ def _integers() -> dict[str, LaxCase]:
         "mul of integers": LaxCase(lax.mul, topi.multiply, (a, b)),
         "div of integers": LaxCase(lax.div, truncated, (a, b)),
         "max of integers": LaxCase(lax.max, topi.maximum, (a, b)),
+        "shift_left": LaxCase(lax.shift_left, topi.left_shift, (a, abs(b))),
+        "shift_right_arithmetic": LaxCase(
+            lax.shift_right_arithmetic, topi.right_shift, (a, abs(b))
+        ),
         "bitwise_and": LaxCase(lax.bitwise_and, topi.logical_and, flags),
         "bitwise_or": LaxCase(lax.bitwise_or, topi.logical_or, flags),
         "bitwise_xor": LaxCase(lax.bitwise_xor, topi.logical_xor, flags),
@@ -222,7 +226,7 @@ def _reductions() -> dict[str, LaxCase]:
             made[label] = LaxCase(*_along(name, name, 1, reverse=reverse), (x,))
     made["cumlogsumexp"] = LaxCase(
         lambda x: lax.cumlogsumexp(x, axis=0),
-        lambda x: topi.log(topi.cumsum(topi.exp(x), 0)),
+        lambda x: topi.logcumsumexp(x, 0),
         (x,),
     )
     for name, to in (("max", lax.max), ("add", lax.add)):

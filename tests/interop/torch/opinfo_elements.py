@@ -97,17 +97,6 @@ def _lerp(x: Any, end: Any, weight: Any) -> Any:
     return topi.add(x, topi.multiply(topi.subtract(end, x), weight))
 
 
-def _logaddexp(x: Any, y: Any) -> Any:
-    return topi.logsumexp(topi.stack([*_broadcast(x, y)]), 0)
-
-
-def _broadcast(*xs: Any) -> list[Any]:
-    zero = topi.multiply(xs[0], 0)
-    for x in xs[1:]:
-        zero = topi.add(zero, topi.multiply(x, 0))
-    return [topi.broadcast_to(x, zero.shape) for x in xs]
-
-
 def _xlogy(x: Any, y: Any) -> Any:
     nonzero = topi.not_equal(x, 0)
     return topi.where(nonzero, topi.multiply(x, topi.log(topi.where(nonzero, y, 1.0))), 0.0)
@@ -368,7 +357,6 @@ ELEMENTS: Final[dict[str, Graph]] = {
     },
     "rsub": _reversed_minus,
     "hypot": _binary(lambda x, y: topi.sqrt(topi.add(topi.square(x), topi.square(y)))),
-    "logaddexp": _logaddexp,
     "xlogy": _xlogy,
     "special.xlog1py": _xlog1py,
     "clamp": _clamp,
