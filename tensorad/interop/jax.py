@@ -17,7 +17,7 @@ import numpy as np
 from tensorad.codegen.runtime.c_entry import CEntry
 from tensorad.errors import BindError, DefinitionError, DTypeError, ShapeError
 from tensorad.interop import xla
-from tensorad.interop.operators import Derived, Operator
+from tensorad.interop.operators import Derived, Operator, in_order
 from tensorad.interop.packages import imported
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.process import Guard
@@ -66,8 +66,8 @@ def op(
         name: an identifier, of one program as long as somebody has what is returned here, also
             inside of functions; given again with the same program, it stands for the same operator.
     Returns:
-        a function of arrays of the inputs' dtypes (as many as inputs); it returns an array, or a
-        tuple of several. It can be pickled and copied.
+        a function of arrays of the inputs' dtypes (as many as inputs, by place or by name); it
+        returns an array, or a tuple of several. It can be pickled and copied.
     Raises:
         DefinitionError: the name is no identifier, or taken by another program; an input is
             missing, given twice, or no placeholder.
@@ -109,7 +109,9 @@ class JaxOperator:
         own = self.operator
         return op, (own.outputs, own.inputs, own.name)
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Any, **named: Any) -> Any:
+        if named:
+            return self(*in_order(self.operator, arrays, named))
         _check(self.operator, arrays)
         results = _bind(self.operator, [jnp.asarray(a) for a in arrays])
         return results[0] if len(results) == 1 else tuple(results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from keyword import iskeyword
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from tensorad.batching.tensors import for_rows
 from tensorad.building import build
 from tensorad.codegen.runtime.c_entry import CEntry
 from tensorad.compiled import CompiledFunction
-from tensorad.errors import DefinitionError, DTypeError
+from tensorad.errors import BindError, DefinitionError, DTypeError
 from tensorad.interop.kept import with_values, worth_keeping
 from tensorad.interop.same import same_program
 from tensorad.interop.shapes import Extents, output_shapes, sizes_told, symbols_of
@@ -234,6 +234,33 @@ class Operator:
             if len(self._entries) > _KEPT_ENTRIES:
                 del self._entries[next(iter(self._entries))]
         return found
+
+
+def in_order(own: Operator, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """Arguments of a call in the order of the inputs: some by place, the others by name.
+
+    Raises:
+        BindError: a name is that of no input, of two, or of one that is given already; one is
+            missing.
+    """
+    names = [t.name for t in own.inputs]
+    rest = names[len(given) :]
+    for k in named:
+        if rest.count(k) != 1:
+            known = "is given twice" if k in names[: len(given)] else "is no name of one input"
+            raise BindError(
+                f"argument {k} of {own.name} {known}.",
+                where=f"{own.name}({', '.join(names)})",
+                hint="pass each input once, by its place or by its name.",
+            )
+    missing = [k for k in rest if k not in named]
+    if missing:
+        raise BindError(
+            f"argument {missing[0]} of {own.name} is missing.",
+            where=f"{own.name}({', '.join(names)})",
+            hint="pass each input once, by its place or by its name.",
+        )
+    return [*given, *[named[k] for k in rest]]
 
 
 _KEPT_ENTRIES = 64

@@ -115,5 +115,7 @@ def _unlike(t: Tensor, shape: Extents, sizes: Mapping[Expr, Any]) -> ShapeError:
         f"{t.name} has shape {tuple(shape)}, which is none of its shapes"
         f"{f' where {values}' if values else ''}.",
         where=f"{t.name} : {t.dtype} {format_shape(t.shape)}",
-        hint="inputs that share a symbolic size must agree on it.",
+        hint="inputs that share a symbolic size must agree on it."
+        if len(shape) == t.ndim
+        else f"pass an array of rank {t.ndim}; vmap calls it for many.",
     )

@@ -85,7 +85,7 @@ NOT_EMPTIED: Final = {
     "in use: threads, libraries, a thread's own objects, a line on the terminal": {
         "tensorad/passes.py": "_times _seen",
         "tensorad/progress.py": "_line",
-        "tensorad/interop/jax.py": "_named _is_registered",
+        "tensorad/interop/jax.py": "_named _held _is_registered",
         "tensorad/interop/torch/operators.py": "_registered",
         "tensorad/interop/xla.py": "targets self._numbers self._entries",
         "codegen/entry/native_type.py": "_kept",

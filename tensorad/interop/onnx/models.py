@@ -105,26 +105,40 @@ class ImportedFunction:
             outputs, [*model.placeholders.values(), *heads.values()], name="imported"
         )
 
+    def __repr__(self) -> str:
+        by = f", gradients by {', '.join(self.gradients)}" if self.gradients else ""
+        return f"<ImportedFunction of {self.model!r}{by}>"
+
     def __call__(
         self,
         values: Mapping[str, object] | None = None,
         *,
         cotangents: Mapping[str, object] | None = None,
+        **named: object,
     ) -> Any:
         """Run the model.
 
         Args:
             values: {name: array} for every input, and for parameters that are not to have their
                 values in the model.
+            named: such arrays, too, where a name is an identifier.
             cotangents: {output: array} for every output that is differentiated.
         Returns:
             {output: array}; with gradients a pair of that and {name: gradient}.
         Raises:
-            BindError: an input or cotangent is missing, or a name is none of them.
+            BindError: an input or cotangent is missing, or given twice, or a name is none of
+                them; arrays are given without names.
             ShapeError, DTypeError, BoundsError: as in calls of compiled functions.
         """
-        given = dict(values or {})
-        heads = dict(cotangents or {})
+        given, heads = _by_name("values", values), _by_name("cotangents", cotangents)
+        twice = [n for n in named if n in given]
+        if twice:
+            raise BindError(
+                f"{twice[0]!r} is given twice.",
+                where="values, and a keyword",
+                hint="give each array once.",
+            )
+        given.update(named)
         _check_names("values", given, self.model.placeholders, self.model.inputs)
         _check_names("cotangents", heads, self.cotangents, self.cotangents)
         arrays = [
@@ -154,6 +168,17 @@ def _gradients(
             called += "_"
         heads[name] = te.placeholder(y.shape, str(y.dtype), name=called)
     return vjp(ys, wrt, list(heads.values())), heads
+
+
+def _by_name(what: str, given: object) -> dict[str, object]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise BindError(
+            f"{what} must be a dict of arrays by name, got {type(given).__name__}.",
+            hint="write f({name: array}); names are those of the model.",
+        )
+    return dict(given)
 
 
 def _check_names(what: str, given: Mapping[str, object], known: object, needed: object) -> None:

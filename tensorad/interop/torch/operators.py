@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from tensorad.errors import DefinitionError
-from tensorad.interop.operators import Derived, Keeping, Operator, numbered
+from tensorad.interop.operators import Derived, Keeping, Operator, in_order, numbered
 from tensorad.interop.torch.arguments import check_kinds, check_tensors
 from tensorad.interop.torch.functions import function_of, plain_function_of
 from tensorad.interop.torch.kernels import Kernel
@@ -16,6 +16,7 @@ from tensorad.interop.torch.pytorch import (
     is_functionalized,
     is_memory,
     is_transformed,
+    stands_for_tensor,
     torch,
 )
 from tensorad.interop.torch.registered import is_free, register
@@ -54,8 +55,8 @@ def op(
             less than computing them again, beside the inputs that it reads; "nothing" keeps inputs
             alone.
     Returns:
-        a function of CPU tensors of the inputs' dtypes (as many as inputs); it returns a tensor, or
-        a tuple of several. It can be pickled and copied.
+        a function of CPU tensors of the inputs' dtypes (as many as inputs, by place or by name); it
+        returns a tensor, or a tuple of several. It can be pickled and copied.
     Raises:
         DefinitionError: the name is taken by another operator, or is no identifier, or none that
             PyTorch takes; an input is missing, given twice, or no placeholder; save is none of the
@@ -122,15 +123,21 @@ class TorchOperator:
         own = self.operator
         return op_again, (list(own.outputs), list(own.inputs), own.name, self.save)
 
-    def __call__(self, *tensors: Any) -> Any:
+    def __call__(self, *tensors: Any, **named: Any) -> Any:
         """The results; each operator has a shorter text of its own for this."""
-        return self.in_general(tensors)
+        return self.by_name(tensors, named) if named else self.in_general(tensors)
+
+    def by_name(self, tensors: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """The results for tensors of which some are given by the names of their inputs."""
+        return self(*in_order(self.operator, [t for t in tensors if t is not MISSING], named))
 
     def in_general(self, tensors: Sequence[Any]) -> Any:
         """The results for any tensors, in any state of PyTorch."""
         given = [t for t in tensors if t is not MISSING]
         if torch.compiler.is_compiling():
             return self.registered(*given)
+        if any(stands_for_tensor(t) for t in given):
+            return torch.overrides.handle_torch_function(self.registered, given, *given)
         check_tensors(self.operator, given)
         check_kinds(self.operator, given)
         if is_transformed() or torch.is_autocast_enabled("cpu") or not all(map(is_memory, given)):

@@ -39,6 +39,11 @@ def is_memory(t: Any) -> bool:
     return type(t) in PLAIN and bool(torch._C._has_storage(t)) and not t._is_zerotensor()
 
 
+def stands_for_tensor(t: Any) -> bool:
+    """Whether something that is no tensor takes calls in its place, as proxies of `torch.fx` do."""
+    return not isinstance(t, torch.Tensor) and bool(torch.overrides.is_tensor_like(t))
+
+
 def is_transformed() -> bool:
     """Whether functions are transformed, forward mode is on, or modes or a trace see calls."""
     return bool(

@@ -147,9 +147,9 @@ def _asked(what: Callable[..., Any], *given: Any) -> tuple[Any, Exception | None
     """
     try:
         return what(*given), None
-    except (MemoryError, UserError):
-        raise
-    except Exception as error:  # noqa: BLE001  # it may raise anything, which is put into words
+    except BaseException as error:  # it may raise anything, which is put into words
+        if isinstance(error, (MemoryError, UserError)) or not isinstance(error, Exception):
+            raise
         return None, error
 
 

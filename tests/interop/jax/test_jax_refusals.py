@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -76,7 +76,7 @@ def test_arguments_that_do_not_fit() -> None:
     _refused(
         ShapeError,
         "X has shape (3, 4, 1), which is none of its shapes.\n"
-        "  in: X : float64 (n, 4)\n  hint: inputs that share a symbolic size must agree on it.",
+        "  in: X : float64 (n, 4)\n  hint: pass an array of rank 2; vmap calls it for many.",
         x[..., None], w,
     )  # fmt: skip
 
@@ -137,6 +137,21 @@ def test_names_of_operators() -> None:
     )
     with pytest.raises(DefinitionError, match="named test_named is there already"):
         op(case.outputs, case.inputs[::-1], "test_named")
+
+
+def test_inputs_by_their_names() -> None:
+    f, case = made("dense")
+    x, w = map(jnp.asarray, case.arrays)
+    wanted = f(x, w)
+    for found in (f(W=w, X=x), f(x, W=w), jax.jit(partial(f, W=w))(x)):
+        assert found.tolist() == wanted.tolist()
+    for named, text in (
+        ({"w": w}, "argument w of test_dense is no name of one input."),
+        ({"X": x}, "argument X of test_dense is given twice."),
+        ({}, "test_dense takes 2 arrays, got 1."),
+    ):
+        assert _text(BindError, lambda named=named: f(x, **named)).startswith(text)
+    assert _text(BindError, lambda: f(W=w)).startswith("argument X of test_dense is missing.")
 
 
 def test_inputs_of_operators() -> None:

@@ -12,7 +12,7 @@ import pytest
 onnx: Any = pytest.importorskip("onnx", reason="onnx is not installed")
 from onnx import helper  # noqa: E402
 
-from tensorad.errors import OnnxError  # noqa: E402
+from tensorad.errors import BindError, OnnxError  # noqa: E402
 from tensorad.interop.onnx import load  # noqa: E402
 from tests.interop.onnx.graphs import Graph, single  # noqa: E402
 
@@ -225,3 +225,21 @@ def test_large_gathers_of_constants_are_computed_in_calls() -> None:
     rows = g.op("Gather", g.fixed(np.zeros((1, 2**16), np.int64)), g.fixed(np.zeros(2**14, int)))
     g.output(g.op("ReduceMax", rows, keepdims=0), "int64")
     assert load(g.model()).outputs
+
+
+def test_arrays_by_name_in_a_dict_or_as_keywords() -> None:
+    x = np.array([[1.0, -2.0]], np.float32)
+    f = load(single("Relu", {"x": x})).build()
+    (name,) = f.model.outputs
+    for found in (f({"x": x}), f(x=x), f({}, x=x)):
+        np.testing.assert_array_equal(found[name], [[1.0, 0.0]])
+    assert repr(f).startswith("<ImportedFunction of <Imported (x : float32 (1, 2)), 0 parameters")
+    calls: list[tuple[Any, str]] = [
+        (lambda: f(x), "values must be a dict of arrays by name, got ndarray"),
+        (lambda: f({"x": x}, cotangents=x), "cotangents must be a dict of arrays by name"),
+        (lambda: f({"x": x}, x=x), "'x' is given twice"),
+        (lambda: f(y=x), "values has 'y', which is none"),
+    ]
+    for call, text in calls:
+        with pytest.raises(BindError, match=text):
+            call()

@@ -85,11 +85,13 @@ def test_samples_by_a_grid(mode: str, padding: str, corners: int) -> None:
     check(single("GridSample", values, opset=16, **told), values)
 
 
+@pytest.mark.parametrize("points", [2, 0])
 @pytest.mark.parametrize("mode", ["avg", "max"])
-def test_regions_of_images(mode: str) -> None:
+def test_regions_of_images(mode: str, points: int) -> None:
+    """Without a number of points, each region has as many as it is long: data tell it."""
     regions = np.array([[0, 0, 5, 4], [-2, 1, 3, 9], [2, 2, 2, 2]], np.float32)
     values = {"x": np.abs(drawn(2, 3, 6, 7)), "r": regions, "b": np.array([0, 1, 1])}
-    told = {"mode": mode, "output_height": 3, "output_width": 2, "sampling_ratio": 2}
+    told = {"mode": mode, "output_height": 3, "output_width": 2, "sampling_ratio": points}
     check(single("RoiAlign", values, opset=16, spatial_scale=0.8, **told), values)
 
 
@@ -101,6 +103,10 @@ def test_deformable_convolutions() -> None:
     )
 
 
+UNPROVED = ("regions by data", "r")
+"""The adjoint of an input whose elimination is right and has no certificate: two sums with bounds
+from data, one inside of the other."""
+REGIONS = np.array([[0.3, 0.4, 4.1, 3.3], [1.2, 0.7, 3.1, 2.9]])
 GRADIENTS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "grid": ("GridSample", {"x": drawn(1, 2, 4, 5, dtype="float64"),
                             "g": drawn(1, 3, 2, 2, dtype="float64")}, {}, {"mode": "linear"}),
@@ -119,6 +125,28 @@ GRADIENTS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]]
     "global pool": ("GlobalLpPool", {"x": drawn(2, 2, 3, dtype="float64")}, {}, {}),
     "gates": ("SwiGLU", {"a": drawn(2, 3, dtype="float64"), "b": drawn(2, 3, dtype="float64")},
               {}, {"alpha": 1.5}),
+    "deformable": ("DeformConv", {"x": drawn(1, 2, 4, 4, dtype="float64"),
+                                  "w": drawn(2, 1, 2, 2, dtype="float64"),
+                                  "o": drawn(1, 8, 3, 3, dtype="float64"),
+                                  "b": drawn(2, dtype="float64"),
+                                  "m": drawn(1, 4, 3, 3, dtype="float64")}, {}, {"group": 2}),
+    "regions": ("RoiAlign", {"x": drawn(2, 2, 5, 6, dtype="float64"), "r": REGIONS,
+                             "b": np.array([0, 1])}, {},
+                {"output_height": 2, "output_width": 2, "sampling_ratio": 2}),
+    "regions by data": ("RoiAlign", {"x": drawn(2, 2, 5, 6, dtype="float64"), "r": REGIONS,
+                                     "b": np.array([0, 1])}, {},
+                        {"output_height": 2, "output_width": 2}),
+    "largest of regions": ("RoiAlign", {"x": drawn(2, 1, 5, 6, dtype="float64"), "r": REGIONS,
+                                        "b": np.array([0, 1])}, {},
+                           {"output_height": 2, "output_width": 2, "mode": "max"}),
+    "places of maxima": ("MaxUnpool", {"x": drawn(1, 1, 2, 2, dtype="float64"),
+                                       "i": np.array([[[[5, 3], [8, 14]]]])}, {},
+                         {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    "causal": ("CausalConvWithState", {"x": drawn(2, 3, 5),
+                                       "w": drawn(3, 1, 3),
+                                       "b": drawn(3),
+                                       "p": drawn(2, 3, 2)},
+               {}, {"activation": "silu"}),
     "attention": ("LinearAttention", {"q": drawn(1, 3, 8),
                                       "k": drawn(1, 3, 4),
                                       "v": drawn(1, 3, 6)},
@@ -134,9 +162,8 @@ def test_gradients_of_operators(name: str) -> None:
     made = single(operator, values, outputs, 28, fixed, **told)
     model = load(made)
     y = next(iter(model.outputs.values()))
-    gradcheck(
-        y, list(model.inputs.values()), arrays={t: values[n] for n, t in model.inputs.items()}
-    )
+    wrt = [t for n, t in model.inputs.items() if t.dtype.is_float and (name, n) != UNPROVED]
+    gradcheck(y, wrt, arrays={t: values[n] for n, t in model.inputs.items()})
 
 
 def test_positions_of_maxima_go_back() -> None:
@@ -183,7 +210,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], str]
     "activations": ("LSTM", {n: v for n, v in layer("LSTM", 1).items() if n in "XWR"}, {},
                     {"activations": ["Tanh"]}, "1 activations are not 3 for each direction"),
     "points": ("RoiAlign", {"x": IMAGE, "r": np.ones((1, 4), np.float32), "b": np.zeros(1, int)},
-               {}, {}, "the number of points depends on data"),
+               {}, {"sampling_ratio": -1}, "there are no .* cells of -1 points"),
     "offsets": ("DeformConv", {"x": IMAGE, "w": np.ones((2, 2, 2, 2), np.float32),
                                "o": np.ones((1, 7, 3, 3), np.float32)}, {}, {}, "are not two of 4"),
     "axes": ("ReverseSequence", {"x": X23, "n": np.ones(2, np.int64)}, {}, {"time_axis": 2},

@@ -124,7 +124,8 @@ def test_other_shapes_in_calls_and_in_traces() -> None:
         f"X has shape (3, 3), which is none of its shapes where n = 3.\n{words}"
     )
     assert _text(ShapeError, lambda: f(x[0], w)) == (
-        f"X has shape (4,), which is none of its shapes.\n{words}"
+        "X has shape (4,), which is none of its shapes.\n  in: X : float64 (n, 4)\n"
+        "  hint: pass an array of rank 2; vmap calls it for many."
     )
     both = _made("several")
     short, long = torch.rand(3, dtype=F64), torch.rand(4, dtype=F64)

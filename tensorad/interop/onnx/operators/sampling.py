@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import product
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from tensorad import te, topi
 from tensorad.errors import OnnxError
@@ -204,59 +204,95 @@ def deformable(call: Call) -> Value:
     return topi.nn.bias_add(made, call.tensor(3), 1) if call.has(3) else made
 
 
+class _Regions(NamedTuple):
+    """Regions of images, cut into cells.
+
+    Attributes:
+        corners: (regions, 4), first columns, then rows. cells: of each, rows and columns.
+        scale, shift: from corners to places in an image. centred: whether these are exact; if not,
+            a region is one element long at least.
+    """
+
+    corners: Tensor
+    cells: tuple[int, int]
+    scale: float
+    shift: float
+    centred: bool
+
+    def along(self, d: int) -> tuple[Tensor, Tensor]:
+        """Where regions begin along an axis, and how long their cells are."""
+
+        def ends(r: Expr) -> tuple[Expr, Expr]:
+            start, end = (self.corners[r, k - d] * self.scale - self.shift for k in (1, 3))
+            return start, end - start
+
+        def cell(r: Expr) -> Expr:
+            length = ends(r)[1] if self.centred else te.maximum(ends(r)[1], 1.0)
+            return length / float(self.cells[d])
+
+        shape = self.corners.shape[:1]
+        return define(shape, lambda r: ends(r)[0], "starts"), define(shape, cell, "lengths")
+
+
+def _points(lengths: Tensor) -> Tensor:
+    """How many points a cell has along an axis: one for each element that it is long."""
+
+    def body(r: Expr) -> Expr:
+        whole: Expr = te.minimum(te.maximum(te.ceil(lengths[r]), 0.0), 2.0**31)
+        return whole.astype(INT64)
+
+    return define(lengths.shape, body, "points")
+
+
 def roi_align(call: Call) -> Value:
     """Regions of images, each as so many cells, of which points are taken and folded."""
-    x, regions, images = (call.tensor(n) for n in range(3))
-    if x.ndim != 4 or regions.ndim != 2 or regions.shape[1] != 4 or images.ndim != 1:
+    x, corners, images = (call.tensor(n) for n in range(3))
+    if x.ndim != 4 or corners.ndim != 2 or corners.shape[1] != 4 or images.ndim != 1:
         raise OnnxError(
-            f"{format_shape(regions.shape)} are no regions of images {format_shape(x.shape)}."
+            f"{format_shape(corners.shape)} are no regions of images {format_shape(x.shape)}."
         )
-    height, width = numbers(x.shape[2:], "rows and columns")
+    extents = numbers(x.shape[2:], "rows and columns")
     ratio = call.integer("sampling_ratio", 0)
     cells = (call.integer("output_height", 1), call.integer("output_width", 1))
-    if ratio == 0:
-        raise OnnxError(
-            "with sampling_ratio 0 the number of points depends on data.",
-            hint="export the model with a sampling_ratio of 1 or more.",
-        )
-    if not 1 <= ratio < 2**15 or not 1 <= min(cells) <= max(cells) < 2**31 or not height * width:
+    if not 0 <= ratio < 2**15 or not 1 <= min(cells) <= max(cells) < 2**31 or not prod(extents):
         raise OnnxError(f"there are no {cells} cells of {ratio} points in {format_shape(x.shape)}.")
     largest = call.word("mode", "avg", ("avg", "max")) == "max"
     rule = ("half_pixel", "output_half_pixel")
     centred = call.version >= 16 and call.word(
         "coordinate_transformation_mode", *rule[:1], rule
     ) == ("half_pixel")
-    scale, shift = call.number("spatial_scale", 1.0), 0.5 if centred else 0.0
-
-    def axis_of_region(r: Expr, d: int, cell: Expr, point: Expr) -> Expr:
-        start, end = (regions[r, k - d] * scale - shift for k in (1, 3))
-        length = end - start if centred else te.maximum(end - start, 1.0)
-        size = length / float(cells[d])
-        within = (point.astype(x.dtype) + 0.5) / float(ratio)
-        return start + (cell.astype(x.dtype) + within) * size
+    scale = call.number("spatial_scale", 1.0)
+    regions = _Regions(corners, cells, scale, 0.5 if centred else 0.0, centred)
+    along = [regions.along(d) for d in range(2)]
+    counts = [None if ratio else _points(lengths) for _, lengths in along]
 
     def body(r: Expr, c: Expr, *cell: Expr) -> Expr:
-        points = [te.reduce_axis(ratio, name=name) for name in ("y", "x")]
-        places = [axis_of_region(r, d, cell[d], points[d]) for d in range(2)]
-        inside = te.all_of(*[
-            te.all_of(p >= -1.0, p <= float(n))
-            for p, n in zip(places, (height, width), strict=True)
-        ])  # fmt: skip
+        of_each = [te.const(ratio, INT64) if n is None else n[r] for n in counts]
+        points = [te.reduce_axis((0, n), name=name) for n, name in zip(of_each, "yx", strict=True)]
+        many = [te.maximum(n, 1).astype(x.dtype) for n in of_each]
+        places = []
+        for d, (start, size) in enumerate([(s[r], n[r]) for s, n in along]):
+            within = (points[d].astype(x.dtype) + 0.5) / many[d]
+            places.append(start + (cell[d].astype(x.dtype) + within) * size)
+        near = zip(places, extents, strict=True)
+        inside = te.all_of(*[b for p, n in near for b in (p >= -1.0, p <= float(n))])
         around = [
             _between(te.minimum(te.maximum(p, 0.0), n - 1.0))
-            for p, n in zip(places, (height, width), strict=True)
+            for p, n in zip(places, extents, strict=True)
         ]
         lead, zero = (images[r].astype(INT64), c), te.const(0, x.dtype)
         if not largest:
             value = te.select(inside, _mixed(x, lead, around, False), zero)
-            return te.sum(value, axis=points) / float(ratio * ratio)
+            return te.sum(value, axis=points) / (many[0] * many[1])
         parts = [
             _mixed(x, lead, [[a], [b]], False) for a, b in product(around[0], around[1])
         ]  # ONNX takes the largest of weighted elements, not of their sums
         chosen = te.select(inside, reduce(te.maximum, parts), zero)
-        return te.max(chosen, axis=points)
+        some = te.all_of(*[n > 0 for n in of_each])
+        found: Expr = te.select(some, te.max(chosen, axis=points), zero)
+        return found
 
-    return define((regions.shape[0], x.shape[1], *cells), body, "roi_align")
+    return define((corners.shape[0], x.shape[1], *cells), body, "roi_align")
 
 
 HANDLERS: Final[Mapping[str, Handler]] = {
