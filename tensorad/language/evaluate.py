@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tensorad.autodiff.local.record_gradients import has_gradient
@@ -18,7 +19,7 @@ from tensorad.language.machine import Machine, one_or_all
 from tensorad.language.operators import applied, arrays_made, folded
 from tensorad.language.residual.calls import Calls
 from tensorad.language.residual.cells import State, TracedCell, fitted, held_by, traced_cell
-from tensorad.language.residual.chosen import Called, is_chosen
+from tensorad.language.residual.chosen import Called, has_functions, is_chosen
 from tensorad.language.residual.kinds import alike, data_of, is_data
 from tensorad.language.terms import (
     Binding,
@@ -55,6 +56,7 @@ from tensorad.program.branches import branched, cond
 from tensorad.program.calls import shape_of
 from tensorad.program.data.instances import Instance
 from tensorad.program.forms import jvp, value_and_grad
+from tensorad.program.kinds.references import Chosen
 from tensorad.program.loops import for_loop, is_written_out, while_loop
 from tensorad.program.references import frames
 from tensorad.program.trees import Fixed, unflatten
@@ -75,6 +77,8 @@ def evaluated(program: Program, name: str, args: Sequence[Value]) -> Value:
 
 class Evaluator(Machine[Any]):
     """Values are numbers, formulas of counters, and tensors."""
+
+    references = (Cell, Chosen)
 
     def __init__(self, program: Program, evaluation: Evaluation) -> None:
         super().__init__(program)
@@ -161,7 +165,7 @@ class Evaluator(Machine[Any]):
         Raises:
             DTypeError: it is something else.
         """
-        if is_chosen(value) or is_data(value) or isinstance(value, (Called, Instance)):
+        if is_chosen(value) or is_data(value) or isinstance(value, (Called, Chosen, Instance)):
             raise DTypeError(
                 f"{title} takes tensors and numbers, got {self.shown(value)}.",
                 hint="call a function, or match a value of a sum.",
@@ -172,6 +176,8 @@ class Evaluator(Machine[Any]):
         """What a value is, for errors."""
         if is_chosen(value) or isinstance(value, Called):
             return "a function that data choose"
+        if isinstance(value, Chosen):
+            return "a reference that data choose"
         if is_data(value):
             return f"a value of {self.program.data.sum_of(value.dtype) or value.dtype}"
         return super().shown(value)
@@ -262,13 +268,18 @@ class Evaluator(Machine[Any]):
         self.made_cells.append(made)
         return made
 
-    def read(self, cell: Cell) -> Value:
+    def read(self, cell: Cell | Chosen) -> Value:
         """What it holds here."""
+        if isinstance(cell, Chosen):
+            return self.joined(partial(cell.each, self.read))
         held = frames.read(traced_cell(cell))
         return unflatten(held.structure, held.leaves)
 
-    def write(self, cell: Cell, content: Value) -> None:
+    def write(self, cell: Cell | Chosen, content: Value) -> None:
         """Let it hold something else from here on."""
+        if isinstance(cell, Chosen):
+            self.joined(partial(cell.each, lambda c: self.write(c, content)))
+            return
         own = traced_cell(cell)
         frames.write(own, fitted(cell.name, frames.read(own), held_by(cell.name, content)))
 
@@ -318,7 +329,7 @@ class Evaluator(Machine[Any]):
         count = known(trips)
         is_out = count is not None and (
             is_written_out(int(count))
-            or (_has_functions(start) and int(count) <= self.evaluation.budget)
+            or (has_functions(start) and int(count) <= self.evaluation.budget)
         )
         if is_out:
             carry: Value = start
@@ -420,9 +431,3 @@ def _called(made: Any, b: Binding) -> Any:
 def _tangent(y: Any, tangent: Any) -> Any:
     """The tangent of a leaf: () of what has none."""
     return () if tangent is None or is_chosen(y) else tangent
-
-
-def _has_functions(value: Value) -> bool:
-    if isinstance(value, tuple):
-        return any(map(_has_functions, value))
-    return isinstance(value, (Closure, Derived, Tagged))

@@ -75,7 +75,10 @@ class Machine(ABC, Generic[Leaf]):
     Attributes:
         store: what is in each reference.
         effects: counted so far.
+        references: classes of what is read and written.
     """
+
+    references: tuple[type[Any], ...] = (Cell,)
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -197,7 +200,7 @@ class Machine(ABC, Generic[Leaf]):
             return self.new_cell(b.names[0] if b.names else "ref", b.line,
                                  self.atom(term.content, env))  # fmt: skip
         cell = self.atom(term.ref, env)
-        if not isinstance(cell, Cell):
+        if not isinstance(cell, self.references):
             word = "read" if isinstance(term, Read) else "written"
             raise DefinitionError(
                 f"{self.shown(cell)} is {word}, but is no reference.",
@@ -363,7 +366,7 @@ class Machine(ABC, Generic[Leaf]):
             case FunctionText():
                 return (value,) if isinstance(value, (Closure, Derived)) else None
             case RefText():
-                if not isinstance(value, Cell):
+                if not isinstance(value, self.references):
                     return None
                 return None if self.fitted(t.content, self.read(value), meanings) is None else (
                     value,

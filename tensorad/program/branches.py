@@ -18,7 +18,7 @@ from tensorad.program.data.function_types import is_function, joined, written_in
 from tensorad.program.data.instances import is_value
 from tensorad.program.leaf_types import opened
 from tensorad.program.recursion import Awaited
-from tensorad.program.references.frames import Frame, cells_of, check_kept, frame
+from tensorad.program.references.frames import Frame, check_kept, frame
 from tensorad.program.references.joins import joined as joined_references
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
@@ -204,14 +204,6 @@ def _check_structures(
 ) -> None:
     path = first_difference(one, other, name)
     if path is not None:
-        pairs = [dict(cells_of(flat.structure, name)) for flat in (one, other)]
-        if all(path in cells for cells in pairs):
-            raise DefinitionError(
-                f"the branches of {where} return different references at {path}.",
-                where=", ".join([p[path].described for p in pairs]),
-                hint="a reference is no value that data can choose: read and write it inside of "
-                "the branches.",
-            )
         raise DefinitionError(
             f"the branches of {where} return different structures: they differ at {path}.",
             where=side_by_side(titles, one, other, name),

@@ -33,7 +33,7 @@ from tensorad.program.calling.refusals import check_nesting, not_resized
 from tensorad.program.calling.resizing import Resizing
 from tensorad.program.calls import check_callable
 from tensorad.program.compiled_programs import Compiled, Example, Kind
-from tensorad.program.data.rounds import function_types, without_functions
+from tensorad.program.leaf_types import function_types, without_functions
 from tensorad.program.recursion import (
     Frame,
     Resized,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from tensorad.ir.arrays.elementwise import same_dim
-from tensorad.ir.dtypes import DType
+from tensorad.ir.dtypes import INT64, DType
+from tensorad.ir.hooks import Hook
 from tensorad.ir.tensor import Shape, Tensor
 from tensorad.program.calls import shape_of
 from tensorad.program.data.function_types import (
@@ -23,15 +24,21 @@ from tensorad.program.trees import (
     LEAF,
     Branching,
     Flat,
+    Handle,
     Leaf,
     Static,
     Structure,
     leaf_maker,
     n_leaves,
+    static,
     statics,
     unflatten,
 )
-from tensorad.program.values import alone, as_tensor, dtype_of, parameters, promoted
+from tensorad.program.values import alone, as_tensor, dtype_of, parameter, parameters, promoted
+from tensorad.te.scalars import select
+
+chosen: Final[Hook[[], type]] = Hook("tensorad.program.kinds.references")
+"""The class of references that data choose: trees of a number, and of those it may be."""
 
 
 class LeafTypes:
@@ -110,7 +117,7 @@ class LeafTypes:
     def meet(self, after: Flat) -> tuple[Flat, bool]:
         """The tree with leaves where functions differ, and whether there were none before."""
         before, now = opened([self.flat, after], self.name)
-        if before.paths == self.flat.paths:
+        if before.paths == self.flat.paths and before.structure == self.flat.structure:
             return now, False
         kept = dict(zip(self.flat.paths, zip(self.own, self.dtypes, strict=True), strict=True))
         functions = self._functions
@@ -152,11 +159,13 @@ class LeafTypes:
 
 
 def opened(flats: Sequence[Flat], name: str) -> list[Flat]:
-    """The trees with leaves where they have different functions, or parts that leaves stand for.
+    """The trees with leaves where they have different functions, or parts that leaves stand for;
+    and with references that data choose where they have different ones.
 
     Args:
         name: what their paths begin with.
     """
+    flats = _with_chosen(flats, name)
     places: list[str] = []
     rest = [iter(f.leaves) for f in flats]
     stack: list[tuple[str, list[Structure]]] = [(name, [f.structure for f in flats])]
@@ -235,3 +244,96 @@ def with_values(flat: Flat, name: str) -> Flat:
     made = with_leaves(flat, name, places)
     leaves = [joined([v], p)[0] if p in places else v for v, p in zip(*made[:2], strict=True)]
     return made._replace(leaves=leaves)
+
+
+def _with_chosen(flats: Sequence[Flat], name: str) -> list[Flat]:
+    """The trees with references that data choose where they have different ones."""
+    rest = [iter(f.leaves) for f in flats]
+    leaves: list[list[Any]] = [[] for _ in flats]
+    paths: list[list[str]] = [[] for _ in flats]
+    old = [iter(f.paths) for f in flats]
+    changes = False
+
+    def copy(parts: Sequence[Structure]) -> list[Structure]:
+        for n, part in enumerate(parts):
+            count = n_leaves(part)
+            leaves[n] += islice(rest[n], count)
+            paths[n] += islice(old[n], count)
+        return list(parts)
+
+    def walk(parts: Sequence[Structure], path: str) -> list[Structure]:
+        nonlocal changes
+        first = parts[0]
+        if all(p == first for p in parts):
+            return copy(parts)
+        every = [_references(p) for p in parts]
+        if all(every):
+            changes = True
+            cells = list(dict.fromkeys([c for some in every for c in some]))
+            for n, some in enumerate(every):
+                own = list(islice(rest[n], n_leaves(parts[n])))
+                list(islice(old[n], len(own)))
+                leaves[n].append(_number(own, some, cells))
+                paths[n].append(f"{path}[0]")
+            return [_structure(cells)] * len(parts)
+        branching = [p for p in parts if isinstance(p, Branching)]
+        kinds = [(p.kind, p.meta, p.keys, len(p.children)) for p in branching]
+        if len(branching) < len(parts) or any(k != kinds[0] for k in kinds):
+            return copy(parts)
+        columns = zip(*[p.children for p in branching], strict=True)
+        pairs = zip(branching[0].keys, columns, strict=True)
+        made = [walk(list(column), path + key) for key, column in pairs]
+        rows: Iterator[tuple[Structure, ...]] = zip(*made, strict=True)
+        return [
+            Branching(p.kind, p.meta, p.keys, row) for p, row in zip(branching, rows, strict=True)
+        ]
+
+    structures = walk([f.structure for f in flats], name)
+    if not changes:
+        return list(flats)
+    return [Flat(*three) for three in zip(leaves, paths, structures, strict=True)]
+
+
+def _references(part: Structure) -> list[Handle]:
+    """The references that a part of a tree may be; none if it is no reference."""
+    if isinstance(part, Static):
+        return [part.value] if isinstance(part.value, Handle) else []
+    if isinstance(part, Branching) and part.kind is chosen.call():
+        return [c.value for c in part.children if isinstance(c, Static)]
+    return []
+
+
+def _structure(cells: Sequence[Handle]) -> Structure:
+    keys = tuple([f"[{n}]" for n in range(len(cells) + 1)])
+    return Branching(chosen.call(), None, keys, (LEAF, *[static(c) for c in cells]))
+
+
+def _number(tag: Sequence[Any], own: Sequence[Handle], cells: Sequence[Handle]) -> Any:
+    """Which of all references it is, of the number that tells which of its own, if there are
+    several."""
+    places = [cells.index(c) for c in own]
+    if not tag:
+        return places[0]
+    if places == list(range(len(own))):
+        return tag[0]
+    found: Any = places[-1]
+    for n in reversed(range(len(places) - 1)):
+        found = select(tag[0] <= n, places[n], found)
+    return as_tensor(found, "tag", INT64)
+
+
+def function_types(paths: Sequence[str], dtypes: Sequence[DType]) -> list[DType]:
+    """The dtypes of parameters, functions being of types to which others may be added."""
+    found: list[DType] = []
+    for path, dtype in zip(paths, dtypes, strict=True):
+        own = dtype
+        if isinstance(dtype, FunctionsType):
+            own = functions_type(path)
+            own.tensor_of(parameter(path, (), dtype, path))
+        found.append(own)
+    return found
+
+
+def without_functions(dtypes: Sequence[DType]) -> tuple[DType, ...]:
+    """The dtypes, functions being alike."""
+    return tuple([ANY_FUNCTION if d.is_function else d for d in dtypes])

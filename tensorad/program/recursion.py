@@ -26,6 +26,7 @@ from tensorad.program.data.function_types import FunctionsType, inner_functions,
 from tensorad.program.data.rounds import Rounds
 from tensorad.program.leaf_types import LeafTypes, with_leaves, with_values
 from tensorad.program.references.frames import Frame as Part
+from tensorad.program.references.frames import check_kept
 from tensorad.program.references.frames import frame as part
 from tensorad.program.references.slots import Slots
 from tensorad.program.sides import first_difference, side_by_side
@@ -191,6 +192,8 @@ class Frame:
 
     def _is_settled(self, result: Flat, program: Program, left: Part) -> bool:
         """Whether types, references and captured tensors are those that calls inside had."""
+        if self.is_called:
+            check_kept([(result.structure, self.name)], "result", self.name)
         if self.type is None:
             self.type = LeafTypes(self._opened(result), self.name)
             return False

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from inspect import Parameter, Signature
 from typing import Any, Final, Protocol
 
-from tensorad.errors import LimitError
+from tensorad.errors import DefinitionError, LimitError
 from tensorad.ir.tensor import Tensor
 from tensorad.language.residual.kinds import (
     Parts,
@@ -24,6 +24,7 @@ from tensorad.language.terms import Function as Code
 from tensorad.language.values import Cell, Closure, Value
 from tensorad.program.calling.arguments import Arguments
 from tensorad.program.functions import Function
+from tensorad.program.traces import Program
 
 MOST_BRANCHES: Final = 40
 """How deep a function is unfolded inside of branches whose conditions are unknown."""
@@ -100,8 +101,23 @@ class Again(Exception):
 class Definitions(Function):
     """A function of the tensors that calls of a kind have; its calls stay calls."""
 
+    given: Sequence[Any] = ()
+    """The references of the call that is written down: inside of it others stand for them."""
+
     def _inside(self, given: Arguments) -> Any:
         return self._staying(given)
+
+    def _block(self, given: Arguments) -> Program:
+        program = super()._block(given)
+        for cell in program.references:
+            if cell in self.given:
+                raise DefinitionError(
+                    f"{self.name} calls itself as often as data tell, and is given {cell.name}, "
+                    "which a function that data choose reads or writes inside of it, too.",
+                    hint="let the function that data choose take and return what the reference "
+                    "holds.",
+                )
+        return program
 
 
 @dataclass
@@ -240,9 +256,11 @@ class Calls:
             own = Definitions(self.body(entry.code, kind, cells, titles), name=entry.code.name)
             self.definitions[(entry.code, kind)] = own
         self.callers.append(entry)
+        before, own.given = own.given, cells
         try:
             result, left = own(*given)
         finally:
+            own.given = before
             self.callers.pop()
 
         def restored(at: Value) -> Value:

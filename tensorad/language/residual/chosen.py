@@ -127,5 +127,12 @@ def is_chosen(value: object) -> bool:
     return isinstance(value, Tensor) and value.is_function
 
 
+def has_functions(value: Value) -> bool:
+    """Whether a function or a tagged value is in it."""
+    if isinstance(value, tuple):
+        return any(map(has_functions, value))
+    return isinstance(value, (Closure, Derived, Tagged))
+
+
 register_tree(Closure, _taken_apart, _put_together, Called)
 register_tree(Derived, _derivative_taken_apart, _derivative_put_together, Called)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tensorad.errors import BindError, DefinitionError
 from tensorad.language.residual.chosen import is_chosen
 from tensorad.language.values import OPAQUE, Cell, Closure, Derived, Value, described
+from tensorad.program.kinds.references import Chosen
 
 
 def check_no_function(value: object) -> None:
@@ -39,10 +40,11 @@ def check_first_order(name: str, value: Value) -> None:
         v, path = stack.pop()
         if isinstance(v, tuple):
             stack += [(part, f"{path}[{n}]") for n, part in enumerate(v)]
-        elif isinstance(v, (Closure, Derived, Cell)) or is_chosen(v):
-            what = "a reference" if isinstance(v, Cell) else "a function"
+        elif isinstance(v, (Closure, Derived, Cell, Chosen)) or is_chosen(v):
+            is_reference = isinstance(v, (Cell, Chosen))
+            what = "a reference" if is_reference else "a function"
             raise DefinitionError(
                 f"{name} results in {what}.",
                 where=path,
-                hint="result in what it holds." if isinstance(v, Cell) else "call it.",
+                hint="result in what it holds." if is_reference else "call it.",
             )

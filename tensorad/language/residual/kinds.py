@@ -16,6 +16,7 @@ from tensorad.language.residual.data import KnownTagged, Sums
 from tensorad.language.values import Cell, Closure, Derived, Tagged, Value
 from tensorad.program.calls import shape_of
 from tensorad.program.data.function_types import joined
+from tensorad.program.kinds.references import Chosen
 from tensorad.program.trees import Handle, apart, together
 from tensorad.program.values import alone, as_tensor, dtype_of, is_number, promoted
 
@@ -53,6 +54,7 @@ class Slot(Handle):
 
     def __init__(self, n: int) -> None:
         self.n = n
+        self.name, self.source = f"reference {n}", "the call"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Slot) and other.n == self.n
@@ -78,7 +80,7 @@ class Parts:
 
 
 Kind = Number | Array | AnyFunction | AnyTagged | Slot | Parts
-_KNOWN: Final = (tuple, Closure, Derived, KnownTagged)
+_KNOWN: Final = (tuple, Closure, Derived, KnownTagged, Chosen)
 
 
 class References:

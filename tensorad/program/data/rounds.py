@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from tensorad.ir.dtypes import DType
-from tensorad.program.data.function_types import ANY_FUNCTION, FunctionsType
-from tensorad.program.values import parameter
+from tensorad.program.data.function_types import FunctionsType
 
 
 class Rounds:
@@ -69,20 +67,3 @@ def functions_type(name: str) -> FunctionsType:
     """A type of functions, open; in a further round, that of the round before."""
     around = _current.get()
     return FunctionsType(name) if around is None else around._type(name)
-
-
-def function_types(paths: Sequence[str], dtypes: Sequence[DType]) -> list[DType]:
-    """The dtypes of parameters, functions being of types to which others may be added."""
-    found: list[DType] = []
-    for path, dtype in zip(paths, dtypes, strict=True):
-        own = dtype
-        if isinstance(dtype, FunctionsType):
-            own = functions_type(path)
-            own.tensor_of(parameter(path, (), dtype, path))
-        found.append(own)
-    return found
-
-
-def without_functions(dtypes: Sequence[DType]) -> tuple[DType, ...]:
-    """The dtypes, functions being alike."""
-    return tuple([ANY_FUNCTION if d.is_function else d for d in dtypes])

@@ -111,8 +111,12 @@ def fitted(cell: Cell, held: Held, tree: object, path: str) -> Held:
             leaves.append(value)
             dtypes.append(dtype_of(value))
             continue
-        n = held.at(path)
         kept = _kept(value, path)
+        if path not in held.paths:  # which reference it is, in the place of one that is known
+            leaves.append(kept)
+            dtypes.append(dtype_of(kept))
+            continue
+        n = held.at(path)
         own, before = shape_of(kept), shape_of(held.leaves[n])
         if len(own) != len(before) or not all(map(same_dim, own, before)):
             raise _unlike(ShapeError, "shape", cell, held, n, kept)

@@ -56,6 +56,14 @@ class Cell(Handle):
         """ "the reference r made at model.py:12"."""
         return f"the reference {self.name} made at {self.source}"
 
+    def read(self) -> Held:
+        """What it holds here; see `read`."""
+        return read(self)
+
+    def write(self, held: Held) -> None:
+        """Let it hold something else from here on; see `write`."""
+        write(self, held)
+
 
 class Frame:
     """A function, an arm of a branch or the body of a loop, while it is written down.

@@ -100,8 +100,8 @@ def _alike(cell: Cell, after: Mapping[str, Held], where: str) -> dict[str, Held]
                 f"the branches of {where} leave different structures in {cell.described}: they "
                 f"differ at {path}.",
                 where=side_by_side((first, other), one.flat, two.flat, cell.name),
-                hint="data choose arrays and functions, not what else a tree is made of, such as "
-                "references: leave the same, and choose what is in it.",
+                hint="data choose arrays, functions and references, not what else a tree is made "
+                "of: leave the same, and choose what is in it.",
             )
     return found
 
@@ -119,9 +119,9 @@ def _one_dtype(cell: Cell, n: int, after: Mapping[str, Held], where: str) -> DTy
     return dtype
 
 
-def changed(f: Frame, before: Mapping[Cell, Held]) -> tuple[list[Slot], dict[Cell, Held]]:
+def changed(f: Frame, before: Mapping[Cell, Held]) -> tuple[list[Slot], dict[Cell, Held], bool]:
     """The leaves that the body of a loop, or a function that calls itself, changed, after its frame
-    is closed, and what it leaves.
+    is closed, what it leaves, and whether what is found has another structure from now on.
 
     Where it leaves another function than it finds, what is found becomes a leaf too.
 
@@ -132,6 +132,7 @@ def changed(f: Frame, before: Mapping[Cell, Held]) -> tuple[list[Slot], dict[Cel
     """
     found: list[Slot] = []
     left: dict[Cell, Held] = {}
+    is_opened = False
     for cell, after in f.after.items():
         check_kept([(after.structure, cell.name)], f"contents of {cell.name}", f.owner)
         start = before.get(cell, cell.held)
@@ -141,15 +142,16 @@ def changed(f: Frame, before: Mapping[Cell, Held]) -> tuple[list[Slot], dict[Cel
             raise DefinitionError(
                 f"{f.owner} leaves another structure in {cell.described}: it differs at {path}.",
                 where=side_by_side(("before", "after"), one.flat, two.flat, cell.name),
-                hint="each time it finds arrays and functions in the same structure: leave it, "
-                "also which references are in it, and change what is in it.",
+                hint="each time it finds arrays, functions and references in the same structure: "
+                "leave it, and change what is in it.",
             )
         if one.structure != start.structure:
             write(cell, with_functions([cell.held, two], cell.name)[0])
+            is_opened = True
         left[cell] = two
         leaves = zip(one.paths, one.leaves, two.leaves, strict=True)
         found += [Slot(cell, path) for path, a, b in leaves if a is not b]
-    return found, left
+    return found, left, is_opened
 
 
 def holding(

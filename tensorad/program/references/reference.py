@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from tensorad.errors import DefinitionError
 from tensorad.ir.source import source_line
 from tensorad.program.references.contents import first_held, fitted, shown
-from tensorad.program.references.frames import Cell, read, write
+from tensorad.program.references.frames import Cell
 from tensorad.program.references.views import View
 
 
@@ -46,7 +46,7 @@ class Ref(Cell):
         Raises:
             DefinitionError: what made the reference is done, so it holds nothing.
         """
-        return shown(read(self))
+        return shown(self.read())
 
     def set(self, tree: object) -> None:
         """Let it hold another tree.
@@ -58,7 +58,7 @@ class Ref(Cell):
             DefinitionError: the structure is another one; or references are not written here.
             ShapeError, DTypeError: a leaf has another shape or dtype.
         """
-        write(self, fitted(self, read(self), tree, self.name))
+        self.write(fitted(self, self.read(), tree, self.name))
 
     def add(self, tree: object) -> None:
         """Add a tree of the same structure, leaf by leaf."""

@@ -43,8 +43,8 @@ class Slots(LeafTypes):
         Raises:
             DefinitionError: it leaves another structure than it finds.
         """
-        slots, after = changed(written, self.held(params))
-        if self._take(slots):
+        slots, after, is_opened = changed(written, self.held(params))
+        if self._take(slots) or is_opened:
             return False
         places = [(after[c], after[c].at(path)) for c, path in self.slots]
         self.values = [held.leaves[n] for held, n in places]
@@ -84,7 +84,9 @@ class Slots(LeafTypes):
         """What the leaves are here, as tensors."""
         held = self._opened()
         places = [(held[c], held[c].at(path)) for c, path in self.slots]
-        self._met_others |= self.promote_to([h.dtypes[n] for h, n in places])
+        met = [h.dtypes[n] for h, n in places]
+        others = [d if d is not own else None for d, own in zip(met, self.own, strict=True)]
+        self._met_others |= self.promote_to(others)
         return self.tensors([h.leaves[n] for h, n in places])
 
     def store(self, results: Sequence[Tensor]) -> None:

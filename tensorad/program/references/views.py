@@ -12,7 +12,7 @@ from tensorad.ir.tensor import Dim, Placeholder, Shape, outputs
 from tensorad.program.calls import shape_of
 from tensorad.program.data.function_types import is_function
 from tensorad.program.references.contents import check_structure, fitted, shown
-from tensorad.program.references.frames import Cell, Held, read, write
+from tensorad.program.references.frames import Cell, Held
 from tensorad.program.trees import Branching, Leaf, Structure, flatten, n_leaves, unflatten
 from tensorad.program.values import alone, as_tensor
 from tensorad.te import places, views
@@ -79,7 +79,7 @@ class View:
                 may do so.
             BoundsError, DTypeError, ShapeError: the index does not fit.
         """
-        structure = self._part(read(self.cell)).structure
+        structure = self._part(self.cell.read()).structure
         if self.of is None and isinstance(structure, Branching):
             return self._field(structure, key)
         return self._then(views.part(self._elements(), key))
@@ -119,7 +119,7 @@ class View:
 
     def get(self) -> Any:
         """What it shows now: a tensor; of a tree the tree, of what is held as it is."""
-        held = self._part(read(self.cell))
+        held = self._part(self.cell.read())
         return shown(held) if self.of is None else self._now(held).get()
 
     def set(self, value: object) -> None:
@@ -131,7 +131,7 @@ class View:
         Raises:
             DefinitionError, ShapeError, DTypeError: it does not fit; see `Ref.set`.
         """
-        held = read(self.cell)
+        held = self.cell.read()
         part = self._part(held)
         if self.of is not None or (isinstance(part.structure, Leaf) and shape_of(part.leaves[0])):
             self._change("set", value)
@@ -147,7 +147,7 @@ class View:
         self._combine("mul", value)
 
     def _combine(self, method: str, value: object) -> None:
-        held = read(self.cell)
+        held = self.cell.read()
         part = self._part(held)
         if self.of is not None:
             self._change(method, value)
@@ -161,7 +161,7 @@ class View:
 
     def _change(self, method: str, value: object) -> None:
         """Put values into the elements of one leaf."""
-        held = read(self.cell)
+        held = self.cell.read()
         part = self._part(held)
         leaf = places.changed(method, self._now(part), value, self.path)
         self._write(held, part.with_leaves({0: (leaf, part.dtypes[0])}))
@@ -176,7 +176,7 @@ class View:
 
         structure = _put(held.structure, self.children, part.structure)
         leaves, paths = spliced(held.leaves, part.leaves), spliced(held.paths, part.paths)
-        write(self.cell, Held(leaves, paths, structure, spliced(held.dtypes, part.dtypes)))
+        self.cell.write(Held(leaves, paths, structure, spliced(held.dtypes, part.dtypes)))
 
     def _span(self, structure: Structure) -> tuple[int, Structure]:
         """Which leaf is the first one of the part, and the part's structure."""
@@ -220,7 +220,7 @@ class View:
         """
         if self.of is not None:
             return self.of
-        part = self._part(read(self.cell))
+        part = self._part(self.cell.read())
         if not isinstance(part.structure, Leaf) or is_function(part.leaves[0]):
             raise DefinitionError(
                 f"{self._described} is no array: it has no elements.",

@@ -58,6 +58,30 @@ def f(n, x) {
   y = go(n, r)
   (y, read(r))
 }""",
+    "references of outside in chosen functions": """def f(n, x) {
+  count = ref(0.0)
+  r = ref(x)
+  g = if x > 0.0 { fn (v) { count := read(count) + v
+    sin(v) } } else { fn (v) { r := read(r) * v
+    v } }
+  go = fn (k, y) { if k > 0 { go(k - 1, g(y)) * y } else { y } }
+  (go(n, x), read(count), read(r))
+}""",
+    "a reference that data choose": """def f(n, x) {
+  a = ref(x)
+  b = ref(x * 2.0)
+  r = if x > 0.0 { a } else { b }
+  r := read(r) * x
+  p = ref(a)
+  u = if n > 3 { p := r } else { p := b }
+  w = loop i in [0, n) carry (c = x) { q = read(p)
+    q := sin(read(q))
+    p := a
+    c + read(r) }
+  go = fn (k, s) { if k > 0 { s := read(s) + 0.5
+    go(k - 1, s) } else { read(s) } }
+  (go(n, r), w, read(a), read(b), read(read(p)))
+}""",
     "recursion through a reference": """def f(n, x) {
   r = ref(fn (k) { x })
   r := fn (k) { if k > 0 { x * read(r)(k - 1) } else { 1.0 } }

@@ -203,35 +203,48 @@ PROGRAMS: list[Make] = [
 ]  # fmt: skip
 
 
+TIMES = (0, 1, 4)
+
+
 @pytest.mark.parametrize("make", PROGRAMS)
-@pytest.mark.parametrize("n", [0, 1, 4])
-def test_as_in_python(make: Make, n: int) -> None:
-    """Values and writes, both modes, and the second derivative in two nestings."""
+def test_as_in_python(make: Make) -> None:
+    """Values, the number of writes, and both modes beside differences."""
     plain, own = make(Python()), make(ta)
-    at, times = X, np.int64(n)
-    value, count = ta.function(own)(at, times)
-    wanted, written = plain(at, n)
-    np.testing.assert_allclose(value, wanted, rtol=1e-12)
-    assert count == written
-    np.testing.assert_allclose(ta.interpret(ta.function(own), at, times)[0], wanted, rtol=1e-12)
+    f = ta.function(own)
 
-    def loss(x: Any) -> Any:
-        return own(x, times)[0]
+    def slope(x: Any, n: Any) -> Any:
+        return ta.jvp(lambda x: own(x, n)[0], (x,), (np.float64(1.0),))[1]
 
-    def slope(x: Any) -> Any:
-        return ta.jvp(loss, (x,), (np.float64(1.0),))[1]
+    grad, along = ta.grad(lambda x, n: own(x, n)[0]), ta.function(slope)
+    for n in TIMES:
+        value, count = f(X, np.int64(n))
+        wanted, written = plain(X, n)
+        np.testing.assert_allclose(value, wanted, rtol=1e-12)
+        assert count == written
+        np.testing.assert_allclose(ta.interpret(f, X, np.int64(n))[0], wanted, rtol=1e-12)
+        ahead, behind = [plain(X + h, n)[0] for h in (1e-6, -1e-6)]
+        first = grad(X, np.int64(n))
+        np.testing.assert_allclose(first, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(along(X, np.int64(n)), first, rtol=1e-10, atol=1e-12)
 
-    def at_a(x: float) -> Any:
-        return plain(np.float64(x), n)[0]
 
-    difference = (at_a(X + 1e-6) - at_a(X - 1e-6)) / 2e-6
-    change = (at_a(X + 1e-4) - 2 * wanted + at_a(X - 1e-4)) / 1e-8
-    first, forward = ta.grad(loss)(at), slope(at)
-    np.testing.assert_allclose(first, difference, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(forward, first, rtol=1e-10, atol=1e-12)
-    second = ta.grad(ta.grad(loss))(at)
-    np.testing.assert_allclose(second, change, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(ta.grad(slope)(at), second, rtol=1e-9, atol=1e-10)
+@pytest.mark.slow
+@pytest.mark.parametrize("make", PROGRAMS)
+def test_second_derivatives(make: Make) -> None:
+    plain, own = make(Python()), make(ta)
+
+    def loss(x: Any, n: Any) -> Any:
+        return own(x, n)[0]
+
+    def slope(x: Any, n: Any) -> Any:
+        return ta.jvp(lambda x: loss(x, n), (x,), (np.float64(1.0),))[1]
+
+    twice, mixed = ta.grad(ta.grad(loss)), ta.grad(slope)
+    for n in TIMES:
+        ahead, at, behind = [plain(X + h, n)[0] for h in (1e-4, 0.0, -1e-4)]
+        second = twice(X, np.int64(n))
+        np.testing.assert_allclose(second, (ahead - 2 * at + behind) / 1e-8, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(mixed(X, np.int64(n)), second, rtol=1e-9, atol=1e-10)
 
 
 def recursions(f: Any, *args: Any) -> list[Recursion]:

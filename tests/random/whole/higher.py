@@ -42,7 +42,7 @@ def composed(w: Writer, names: Names) -> Statement:
 def recursion(w: Writer, names: Names) -> Statement:
     """A function that calls itself, as often as a count says."""
     rec, a, k, deeper = w.name("rec"), w.name("a"), w.name("k"), w.name("deeper")
-    own = names.inner(local=w.chance(0.3))
+    own = names.inner(local=w.chance(0.5))
     own.numbers += [a, a]
     own.counts.append(k)
     calls = [f"{rec}({{}}, {k} - 1)", f"{rec}({{}}, {k} - 1) + {rec}({{}}, {k} - 2)",
@@ -62,6 +62,25 @@ def recursion(w: Writer, names: Names) -> Statement:
     text = f"{rec}({w.number(names)}, {w.rng.choice([*names.counts, '3'])})"
     names.numbers.append(s)
     return Statement([defined, f"{s} = {text}"], (s,))
+
+
+def selected(w: Writer, names: Names) -> Statement | None:
+    """A reference that data choose, returned by a branch or put into a reference by one."""
+    if not names.places:
+        return None
+    kind, one = w.rng.choice(names.places)
+    other = w.rng.choice(names.places_of(kind))
+    r, test = w.name(one[0]), w.test(names)
+    names.places += [(kind, r)] * 2
+    if w.chance(0.6):
+        return Statement([f"{r} = ta.cond({test}, lambda: {one}, lambda: {other})"], (r,))
+    p, name = w.name("r"), "local" if names.local else "held"
+    lines = [
+        f'{p} = ta.ref({one}, "{name}")',
+        f"ta.cond({test}, lambda: {p}.set({other}), lambda: {p}.set({one}))",
+        f"{r} = {p}.get()",
+    ]
+    return Statement(lines if names.local else [*lines[:2], "writes.add(1)", lines[2]], (p, r))
 
 
 def iterated(w: Writer, names: Names) -> Statement | None:
@@ -102,7 +121,7 @@ def matched(w: Writer, names: Names) -> Statement:
 def folded(w: Writer, names: Names) -> Statement:
     """A recursive function of a list or of a tree."""
     rec, s, arm = w.name("rec"), w.name("s"), w.name("arm")
-    local = w.chance(0.3)
+    local = w.chance(0.5)
     own = names.inner(local)
     a, b, c, xs = (w.name(letter) for letter in "abcx")
     if names.trees and w.chance(0.5):

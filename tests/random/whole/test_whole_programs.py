@@ -23,7 +23,7 @@ def test_programs(seed: int) -> None:
 
 def test_programs_contain_everything() -> None:
     found: Counter[str] = Counter()
-    for seed in range(150):
+    for seed in range(500):
         found.update(whole_program(seed).features)
     assert {make.__name__ for _, _, make in KINDS} == {f for f in found if " " not in f}
     assert min(found[make.__name__] for _, _, make in KINDS) >= 2
@@ -38,7 +38,7 @@ def test_a_failing_program_is_made_smaller() -> None:
         run_text(program, Plain())(np.float64(0.5), np.ones(3), np.int64(2))
         assert "ta.sin(v_" not in str(program), "found: a sine"
 
-    seed = next(s for s in range(100) if failure_of(check)(whole_program(s)))
+    seed = next(s for s in range(100) if failure_of(check)(whole_program(s, 12)))
     program = whole_program(seed, 12)
     before = len(str(program).splitlines())
     small = shrunk(program, failure_of(check))

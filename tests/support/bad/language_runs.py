@@ -46,37 +46,54 @@ def functions_of_different_types() -> object:
 @refused(
     errors.DefinitionError,
     "the branches of cond at HERE leave different structures in the reference r made at "
-    "line 4: they differ at r.",
-    "  in: line 5: u = if t0 {",
-    "  hint: data choose arrays and functions, not what else a tree is made of, such as "
-    "references: leave the same, and choose what is in it.",
+    "line 2: they differ at r[0].",
+    "  in: line 3: u = if t0 {",
+    "  hint: data choose arrays, functions and references, not what else a tree is made of: "
+    "leave the same, and choose what is in it.",
 )
-def reference_written_by_data() -> object:
+def structure_written_by_data() -> object:
     text = """def f(x) {
-  a = ref(x)
-  b = ref(x)
-  r = ref(a)
-  u = if x > 0.0 { r := b } else { () }
-  read(read(r))
+  r = ref(x)
+  u = if x > 0.0 { r := (x, x) } else { () }
+  read(r)
 }"""
     return parse(text)["f"](np.float64(2))
 
 
 @refused(
     errors.DefinitionError,
-    "the branches of cond at HERE return different references at cond.",
-    "  in: line 4: r = if t0 { a } else { b }",
-    "  hint: a reference is no value that data can choose: read and write it inside of the "
-    "branches.",
+    "go calls itself as often as data tell, and is given r, which a function that data choose "
+    "reads or writes inside of it, too.",
+    "  in: line 6: t15 = go(n, x)",
+    "  hint: let the function that data choose take and return what the reference holds.",
 )
-def reference_chosen_by_data() -> object:
-    text = """def f(x) {
-  a = ref(x)
-  b = ref(x)
-  r = if x > 0.0 { a } else { b }
-  read(r)
+def reference_by_two_ways() -> object:
+    text = """def f(x, n) {
+  r = ref(x)
+  g = if x > 0.0 { fn (v) { sin(v) } } else { fn (v) { r := read(r) * v
+    v } }
+  go = fn (k, y) { if k > 0 { go(k - 1, g(y)) + read(r) } else { y } }
+  go(n, x)
 }"""
-    return parse(text)["f"](np.float64(2))
+    return parse(text)["f"](np.float64(2), np.int64(3))
+
+
+@refused(
+    errors.DefinitionError,
+    "the body of for_loop at HERE leaves another structure in the reference r made at line 2: "
+    "it differs at r.",
+    "  in: line 3: u = loop i in [0, n) carry (c = x) {",
+    "  hint: each time it finds arrays, functions and references in the same structure: leave it, "
+    "and change what is in it.",
+)
+def structure_written_by_a_loop() -> object:
+    text = """def f(x, n) {
+  r = ref(x)
+  u = loop i in [0, n) carry (c = x) { r := (x, x)
+    c }
+  u
+}"""
+    return parse(text)["f"](np.float64(2), np.int64(3))
 
 
 @refused(

@@ -244,10 +244,9 @@ def python_recursion() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "f returns another structure than was declared, first at f.",
-    "  in:    declared                          returned",
-    "      f  <Ref r made at HERE>  <Ref own made at HERE>",
-    "  hint: return a tree of one structure in each call.",
+    "the reference own made at HERE is a part of the result of f, which made it.",
+    "  in: f",
+    "  hint: return what it holds: own.get().",
 )
 def reference_of_a_call() -> None:
     r = ta.ref(V, "r")

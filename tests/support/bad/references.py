@@ -64,21 +64,6 @@ def made_in_an_arm_and_returned() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "the branches of cond at HERE return different references at cond.",
-    "  in: the reference a made at HERE, the reference b made at HERE",
-    "  hint: a reference is no value that data can choose: read and write it inside of the "
-    "branches.",
-)
-def chosen_by_data() -> None:
-    def f(x: Any) -> Any:
-        a, b = ta.ref(x, "a"), ta.ref(x, "b")
-        return ta.cond(x[0] > 0, lambda: a, lambda: b).get()
-
-    run(f, V)
-
-
-@CASES.refused(
-    DefinitionError,
     "the carry of for_loop at HERE has a reference in it: the reference r made at HERE.",
     "  in: c['r']",
     "  hint: leave it out: the body reads and writes references of outside, and what it writes "
@@ -245,25 +230,6 @@ def arms_dtype() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "the branches of cond at HERE leave different structures in the reference p made at HERE: "
-    "they differ at p.",
-    "  in:    true_fn                            false_fn",
-    "      p  <Ref b made at HERE>  <Ref a made at HERE>",
-    "  hint: data choose arrays and functions, not what else a tree is made of, such as "
-    "references: leave the same, and choose what is in it.",
-)
-def arms_references() -> None:
-    def f(x: Any) -> Any:
-        a, b = ta.ref(x, "a"), ta.ref(x, "b")
-        p = ta.ref(a, "p")
-        ta.cond(x[0] > 0, lambda: p.set(b), lambda: None)
-        return p.get().get()
-
-    run(f, V)
-
-
-@CASES.refused(
-    DefinitionError,
     "the reference b made at HERE is a part of the contents of p of true_fn of cond at HERE, "
     "which made it.",
     "  in: p",
@@ -275,24 +241,6 @@ def arms_contents() -> None:
         p = ta.ref(a, "p")
         ta.cond(x[0] > 0, lambda: p.set(ta.ref(x, "b")), lambda: None)
         return x
-
-    run(f, V)
-
-
-@CASES.refused(
-    DefinitionError,
-    "the body of for_loop at HERE leaves another structure in the reference p made at HERE: it "
-    "differs at p.",
-    "  in:    before                             after",
-    "      p  <Ref a made at HERE>  <Ref b made at HERE>",
-    "  hint: each time it finds arrays and functions in the same structure: leave it, also "
-    "which references are in it, and change what is in it.",
-)
-def loop_reference() -> None:
-    def f(x: Any) -> Any:
-        a, b = ta.ref(x, "a"), ta.ref(x, "b")
-        p = ta.ref(a, "p")
-        return ta.for_loop(0, 3, lambda i, c: (p.set(b), c)[1], 1.0)
 
     run(f, V)
 
