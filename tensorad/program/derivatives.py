@@ -20,6 +20,7 @@ from tensorad.ir.tensor import Tensor
 from tensorad.program.calling.arguments import has_tensors
 from tensorad.program.calling.directions import as_now, check_alternatives, like_value
 from tensorad.program.calls import check_callable
+from tensorad.program.data.instances import Instance, as_container, as_value
 from tensorad.program.functions import Function
 from tensorad.program.points import (
     Argnums,
@@ -32,7 +33,8 @@ from tensorad.program.points import (
     plain,
 )
 from tensorad.program.sides import leaf_text
-from tensorad.program.trees import flatten, unflatten
+from tensorad.program.traces import Program
+from tensorad.program.trees import apart, flatten, is_container, together, unflatten
 
 Anything = Callable[..., Any]
 
@@ -59,14 +61,68 @@ def derived_once(f: Anything, key: object, make: Callable[[], Anything]) -> Any:
     return f.derived[key]
 
 
+class _ByFields(Function):
+    """A derivative that is an array for each field of a value, whose alternative is known.
+
+    Attributes:
+        positions: of the arguments that it is by.
+    """
+
+    positions: Sequence[int] = ()
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """The result; values are those of their alternatives."""
+        return super().__call__(*self._opened(args), **options)
+
+    def trace(self, *args: Any, **options: Any) -> Program:
+        """The program that a call with these arguments runs."""
+        return super().trace(*self._opened(args), **options)
+
+    def _opened(self, args: Sequence[Any]) -> list[Any]:
+        own = enumerate(args)
+        return [_with_instances(a, as_container.call) if n in self.positions else a for n, a in own]
+
+
+def _with_instances(tree: Any, image: Callable[[Instance], Instance]) -> Any:
+    """The tree with others in the place of values of data types."""
+    if isinstance(tree, Instance):
+        return image(tree)
+    if not is_container(tree):
+        return tree
+    children, meta = apart(tree)
+    made = [_with_instances(v, image) for v in children]
+    if all(new is old for new, old in zip(made, children, strict=True)):
+        return tree
+    return together(type(tree), meta, made)
+
+
+def _of_values(function: Anything) -> Anything:
+    """The function of containers that is another one's of the values that these stand for."""
+
+    def image(v: Instance) -> Instance:
+        return as_value.call(v) if v.is_container else v
+
+    @wraps(function)
+    def on_values(*args: Any, **options: Any) -> Any:
+        return function(*[_with_instances(a, image) for a in args], **options)
+
+    return on_values
+
+
 def _by_argnums(
     f: Anything, title: str, argnums: Argnums, has_aux: bool, derive: Callable[[Point, bool], Any],
-    *more: object,
+    *more: object, by_fields: bool = False,
 ) -> Function:  # fmt: skip
     """A function of the same arguments: `derive(point, whether argnums is one number)`, which may
-    rest on `more`."""
+    rest on `more`.
+
+    Args:
+        by_fields: whether values of data types are what their fields are.
+    """
     positions = check_argnums(argnums, title)
     target = target_of(f, title)
+    if by_fields:
+        target = target._replace(function=_of_values(target.function))
 
     def derived(*args: Any, **options: Any) -> Any:
         check_positions(target, positions, len(args), title)
@@ -76,7 +132,15 @@ def _by_argnums(
     key = (title, positions, isinstance(argnums, int), has_aux, *more)
     name = f"{title}_{target.name}"
     made = wraps(target.function)(derived)
-    return derived_once(f, key, lambda: Function(made, target.static, name, is_inline=True))  # type: ignore[no-any-return]
+
+    def derivative() -> Function:
+        kind = _ByFields if by_fields else Function
+        found = kind(made, target.static, name, is_inline=True)
+        if isinstance(found, _ByFields):
+            found.positions = positions
+        return found
+
+    return derived_once(f, key, derivative)  # type: ignore[no-any-return]
 
 
 def _one_or_all(trees: Sequence[Any], is_one: bool) -> Any:
@@ -121,7 +185,7 @@ def jacobian_of(
             rows.append(_one_or_all(point.like_wanted(blocks), is_one))
         return unflatten(point.result.structure, rows)
 
-    return _by_argnums(f, title, argnums, False, derive, mode)
+    return _by_argnums(f, title, argnums, False, derive, mode, by_fields=True)
 
 
 def hessian_of(f: Anything, argnums: Argnums = 0, *, fw_mode: bool | None = None) -> Function:
@@ -134,7 +198,7 @@ def hessian_of(f: Anything, argnums: Argnums = 0, *, fw_mode: bool | None = None
         trees = [_one_or_all(point.like_wanted(row), is_one) for row in rows]
         return _one_or_all(point.like_wanted(trees), is_one)
 
-    return _by_argnums(f, "hessian", argnums, False, derive, fw_mode)
+    return _by_argnums(f, "hessian", argnums, False, derive, fw_mode, by_fields=True)
 
 
 def vjp_of(f: Anything, *primals: Any, has_aux: bool = False) -> Any:

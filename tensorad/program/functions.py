@@ -309,11 +309,11 @@ class Function:
     def _recurs(self, given: Arguments) -> tuple[Frame, Arguments] | None:
         """The same function, for arguments of the same kind, that is being written down; and the
         arguments as it takes them."""
+        ranks = [len(s) for s in extents(given.leaves)]
         for frame in frames_of(self):
-            places = [
-                p for p, t in zip(frame.given.paths, frame.params, strict=True) if t.is_function
-            ]
-            own = with_function_leaves(given, places)
+            if not frame.places and frame.shapes.ranks != ranks:
+                continue
+            own = with_function_leaves(given, frame.places)
             dtypes = leaf_dtypes(own.leaves, own.paths)
             dtypes = dtypes if self._is_fixed else without_functions(dtypes)
             is_alike = frame.key == (self, own.structures, dtypes)

@@ -62,7 +62,8 @@ class Frame:
 
     Attributes:
         key: tells what is written down; `depth`: inside of how many others.
-        given: its arguments, of these `extents`; `params` stand for their leaves.
+        given: its arguments, of these `extents`; `params` stand for their leaves, `places` are the
+            paths of functions among them.
         shapes: what the params have; sizes where extents differ from call to call.
         may_resize: whether it may be written down again with more sizes.
         type: of its result, once it is known.
@@ -82,6 +83,8 @@ class Frame:
         self.name = name
         self.given = given
         self.params = params
+        pairs = zip(given.paths, params, strict=True)
+        self.places = [path for path, t in pairs if t.is_function]
         self.extents = tuple(extents)
         self.shapes = shapes
         self.may_resize = may_resize
@@ -344,7 +347,7 @@ class Frame:
         """
         if self.shapes.values(given) is not None:
             return True
-        if self.may_resize and [len(s) for s in given] == [len(s) for s in self.shapes.shapes]:
+        if self.may_resize and [len(s) for s in given] == self.shapes.ranks:
             raise Resized(self, self.shapes.widened(given, self.given.paths))
         return False
 

@@ -243,7 +243,8 @@ def _parts(value: object, path: str = "") -> _Parts | None:
         assert isinstance(value, (list, tuple))
         return _Parts(None, tuple([f"[{n}]" for n in range(len(value))]), tuple(value))
     if isinstance(value, Instance):
-        return _parts_of_value(value) if value.record_type.holds_functions else None
+        is_one = value.is_container or value.record_type.holds_functions
+        return _parts_of_value(value) if is_one else None
     if is_dataclass(value) and not isinstance(value, (type, Enum)):
         own = fields(value)
         children = tuple(
@@ -259,8 +260,8 @@ def _parts(value: object, path: str = "") -> _Parts | None:
 
 
 def _parts_of_value(value: Instance) -> _Parts:
-    """The fields of a value that holds functions: it is a container, of which functions are parts
-    as they are of others."""
+    """The fields of a value that is a container, as one that holds functions is: these are parts
+    of it as they are of others."""
     own = value.field_names
     return _Parts(None, tuple([f".{n}" for n in own]), tuple([getattr(value, n) for n in own]))
 
@@ -355,6 +356,11 @@ def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
             made.append(_built(node, done))
         else:
             return made[0]
+
+
+def is_container(value: object) -> bool:
+    """Whether a tree branches at a value."""
+    return _parts(value) is not None
 
 
 def apart(value: object) -> tuple[tuple[Any, ...], Any]:

@@ -140,10 +140,11 @@ def selection(x: Tensor, key: object) -> Selection:
     """
     items = _expanded(x, key if isinstance(key, tuple) else (key,))
     parts: list[Part | EllipsisType | None] = []
+    d = 0
     for item in items:
-        d = sum(isinstance(p, Part) for p in parts)
         marker = item is None or item is ...
         parts.append(item if marker else _part(x, d, item))  # type: ignore[arg-type]  # a marker is one of both
+        d += not marker
     return _laid_out(parts)
 
 

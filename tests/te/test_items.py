@@ -15,6 +15,8 @@ from tensorad.errors import BoundsError
 from tensorad.ir.arrays.tracing import in_formula, is_tracing, tracing
 from tensorad.ir.expr import local_size
 from tensorad.ir.tensor import Tensor, dim_expr
+from tensorad.te.selection import selection
+from tests.support.profiled import number_of_calls
 from tests.support.programs.keys import Key, keys, numbered
 
 
@@ -186,3 +188,11 @@ def test_a_row_is_read_and_its_adjoint_written_once() -> None:
     (dx,) = ta.vjp(row, [x], ta.placeholder((32,), name="h"))
     assert ta.work(dx) == ta.Work(iterations=64 * 32, multiplications=0, elements=64 * 32)
     assert "sum" not in str(dx)
+
+
+def test_parts_of_an_index_are_counted_once() -> None:
+    """Twice the axes, twice the work."""
+    given = [ta.placeholder((2,) * n, name="X") for n in (10, 20, 40, 80)]
+    _, *counts = [number_of_calls(lambda x=x: selection(x, None)) for x in given]
+    first, second = np.diff(counts)
+    assert second <= 2.2 * first, counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, partial
 
 from tensorad.autodiff.control.activity import (
@@ -48,6 +48,7 @@ from tensorad.autodiff.control.residuals import (
 )
 from tensorad.autodiff.control.rows import (
     added_to,
+    first_indices,
     from_rows,
     further_parts,
     in_order,
@@ -73,6 +74,7 @@ from tensorad.ir.tensor import (
 )
 from tensorad.ir.visit import topological_ops
 from tensorad.simplify.control.levels import in_place_of
+from tensorad.simplify.index.intervals import interval
 
 
 def control_adjoints(op: Op, given: Given) -> list[Sent]:
@@ -329,7 +331,8 @@ class _LoopAdjoints:
         The sum is made in the order of iterations either way, so that segments of a loop, which go
         on from each other's sums, give the same bits.
         """
-        own, rest = rows_of(t, self.batch, self.op.counter, dim_of(self.op.trips))
+        trips = dim_of(self.op.trips)
+        own, rest = rows_of(t, self.batch, self.op.counter, trips, self.first)
         rows = in_order(own, self.op.reverse)
         if rest is None and rows is not None:
             found.parts += [(p, further_parts(r, self.batch, self.own)) for r in rows]
@@ -339,6 +342,11 @@ class _LoopAdjoints:
         for row in own:
             total = with_row(total, row, self.batch, self.op.counter)
         found.adjoints[p] = total
+
+    @cached_property
+    def first(self) -> Collection[Expr]:
+        """Indices at the counter, if it is always 0."""
+        return first_indices(self.op) if interval(self.op.trips).hi == 1 else ()
 
     def in_parts(
         self, found: Backwards, needed: Residuals, own: Sequence[Tensor]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorad.autodiff.local.records import added
+from tensorad.ir.analysis.blocks import block_ops, inner_ops
 from tensorad.ir.arrays.elementwise import compute_axes, elementwise, same_dim
 from tensorad.ir.expr import (
     ZERO,
@@ -26,8 +27,15 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.order import READ, occurs, sizes_in
 from tensorad.ir.records import RecordType
-from tensorad.ir.tensor import Compute, Dim, Scatter, Shape, Tensor, dim_expr, outputs
-from tensorad.ir.visit import conjuncts, copy_bodies, free_leaves, substitute
+from tensorad.ir.tensor import Compute, Dim, Loop, Scatter, Shape, Tensor, dim_expr, outputs
+from tensorad.ir.visit import (
+    conjuncts,
+    copy_bodies,
+    free_leaves,
+    op_expressions,
+    reads,
+    substitute,
+)
 from tensorad.simplify.index.linear import linear_form
 from tensorad.simplify.zeros.lift import lift, summands
 from tensorad.simplify.zeros.passes import nonzero_body
@@ -67,9 +75,17 @@ class Part:
 
 
 def rows_of(
-    t: Tensor, batch: Shape, counter: LocalSize, trips: Dim
+    t: Tensor,
+    batch: Shape,
+    counter: LocalSize,
+    trips: Dim,
+    first: Collection[Expr] = (),
 ) -> tuple[list[Row], Tensor | None]:
-    """An adjoint made in one iteration: its rows at the counter, and what else there is of it."""
+    """An adjoint made in one iteration: its rows at the counter, and what else there is of it.
+
+    Args:
+        first: indices at the counter, where that is always 0.
+    """
     if not isinstance(t.op, Compute) or len(t.op.bodies) > 1:
         return [], t
     op, n = t.op, len(batch)
@@ -77,7 +93,7 @@ def rows_of(
     rest: list[Expr] = []
     for sign, e in summands(op.bodies[0]):
         term = e if sign > 0 else neg(e)
-        pin = pinned(lift(term)[0], op.axes[n:], counter)
+        pin = pinned(lift(term)[0], op.axes[n:], counter, first)
         if pin is None:
             rest.append(term)
         else:
@@ -107,7 +123,9 @@ def in_order(rows: Sequence[Row], is_reversed: bool) -> Sequence[Row] | None:
     return [rows[n] for n in order]
 
 
-def pinned(condition: Expr, axes: Sequence[Axis], counter: LocalSize) -> tuple[int, Expr] | None:
+def pinned(
+    condition: Expr, axes: Sequence[Axis], counter: LocalSize, first: Collection[Expr] = ()
+) -> tuple[int, Expr] | None:
     """(which axis, its value less the counter) by an equation in a condition."""
     for c in conjuncts(condition):
         if not (isinstance(c, Call) and c.op == "eq" and c.args[0].dtype.is_integer):
@@ -115,14 +133,31 @@ def pinned(condition: Expr, axes: Sequence[Axis], counter: LocalSize) -> tuple[i
         form = linear_form(c.args[0]).plus(linear_form(c.args[1]), -1)
         for d, a in enumerate(axes):
             sign = form.terms.get(a, 0)
-            if abs(sign) != 1 or form.terms.get(counter, 0) != -sign:
+            if abs(sign) != 1 or form.terms.get(counter, 0) not in (-sign, 0):
                 continue
             offset = form.scaled(-sign)
             offset.drop(a)
+            if counter not in offset.terms and offset.to_expr() not in first:
+                continue
             offset.drop(counter)
             if not any(free_leaves(e) or occurs(READ, e) for e in offset.terms):
                 return d, offset.to_expr()
     return None
+
+
+def first_indices(op: Loop) -> dict[Expr, None]:
+    """Where the first iteration of a loop reads at its counter, which is 0 there.
+
+    In a loop of one iteration formulas of adjoints do not have the counter. Segments of one
+    iteration know by these indices what the loop of all iterations collects as rows.
+    """
+    ops = block_ops(op.blocks[0])
+    exprs = [e for o in (*ops, *inner_ops(ops)) for e in op_expressions(o)]
+    forms = [linear_form(index) for r in reads(*exprs) for index in r.indices]
+    at_counter = [f for f in forms if f.terms.get(op.counter) == 1]
+    for f in at_counter:
+        f.drop(op.counter)
+    return {f.to_expr(): None for f in at_counter}
 
 
 def parts_of(t: Tensor, batch: Shape, own: Mapping[Expr, None]) -> list[Part]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad.program.data.instances import Instance
-from tensorad.program.trees import static
+from tensorad.program.trees import is_container, static
 
 _MOST: Final = 256
 """Calls that are known by their shapes."""
@@ -72,7 +72,7 @@ def _told_of(value: object) -> tuple[Known, Any] | None:
     itself."""
     if isinstance(value, (np.number, np.bool_)):
         return (value.dtype, ()), np.asarray(value)
-    if isinstance(value, Instance) and not value.is_open:
+    if isinstance(value, Instance) and not value.is_open and not is_container(value):
         return (value.record_type,), value
     return None
 

@@ -32,7 +32,8 @@ def check_nesting(own: Sequence[Arguments], name: str, given: Arguments) -> None
     """
     is_large = any(isinstance(n, int) and n > _LARGE for s in extents(given.leaves) for n in s)
     kind = _by_code(given)
-    composed = [f for f in own if _by_code(f) == kind]
+    ranks = _ranks(given)
+    composed = [f for f in own if _ranks(f) == ranks and _by_code(f) == kind]
     if len(own) < MOST_OPEN and len(composed) < _MOST_COMPOSED and not (own and is_large):
         return
     before, now = _signature(own[-1]), _signature(given)
@@ -43,6 +44,10 @@ def check_nesting(own: Sequence[Arguments], name: str, given: Arguments) -> None
         "the same in each (functions are, given as ta.fn(f)); a count that is static ends the "
         "calls by a Python if.",
     )
+
+
+def _ranks(given: Arguments) -> list[int]:
+    return [len(s) for s in extents(given.leaves)]
 
 
 def _by_code(given: Arguments) -> object:

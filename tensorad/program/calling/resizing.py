@@ -16,11 +16,13 @@ class Resizing:
     Attributes:
         shapes: sizes where extents differ, one for those that are equal in each call.
         sizes: these.
+        ranks: how many extents each of the shapes has.
     """
 
     def __init__(self, shapes: Sequence[Shape], sizes: Sequence[LocalSize] = ()) -> None:
         self.shapes = tuple(shapes)
         self.sizes = tuple(sizes)
+        self.ranks = [len(s) for s in self.shapes]
         self._sizes: dict[Dim, None] = dict.fromkeys(sizes)
 
     def values(self, given: Extents) -> dict[LocalSize, Expr] | None:

@@ -28,8 +28,10 @@ class Instance(Value):
         leaves: what the fields have, one after the other: tensors, formulas, arrays, numbers,
             values of data types.
         is_open: whether a tensor or formula is among it, at any depth.
+        is_container: whether it stands for its fields in trees, which may be anything.
     """
 
+    is_container: ClassVar[bool] = False
     record_type: ClassVar[RecordType]
     tag: ClassVar[int]
     field_names: ClassVar[tuple[str, ...]]
@@ -197,6 +199,12 @@ rebuilt: Final[Hook[[type[Instance], Sequence[Any]], Instance]] = Hook(
     "tensorad.program.kinds.variants"
 )
 """The instance of a class with these fields, whatever they are."""
+
+
+as_container: Final[Hook[[Instance], Instance]] = Hook("tensorad.program.kinds.containers")
+"""A value as one that stands for its fields in trees."""
+as_value: Final[Hook[[Instance], Instance]] = Hook("tensorad.program.kinds.containers")
+"""The value that such a container is of."""
 
 
 def several(value: object) -> RecordType | None:

@@ -282,7 +282,7 @@ class _Made(Instance):
             args = _by_position(name, tuple(a.trees), args, named)
         leaves: list[Any] = []
         for value, (title, tree) in zip(args, a.trees.items(), strict=True):
-            some = [value] if tree.structure is LEAF else _leaves_like(value, tree, title, name)
+            some = [value] if tree.structure is LEAF else leaves_like(value, tree, title, name)
             for v in some:
                 _check(v, a.fields[len(leaves)], name)
                 leaves.append(v)
@@ -321,7 +321,7 @@ def _by_position(
     return bound_call(name, signature, args, named).args
 
 
-def _leaves_like(value: object, tree: Flat, title: str, name: str) -> list[Any]:
+def leaves_like(value: object, tree: Flat, title: str, name: str) -> list[Any]:
     """The leaves of a field that is a tree."""
     leaves: list[Any] = []
     stack: list[tuple[Structure, Any]] = [(tree.structure, value)]

@@ -149,3 +149,21 @@ def test_one_program_whatever_the_tags() -> None:
     f = parse(LISTS + "def f(xs : list) { grad(total)(xs) }")["f"]
     texts = [str(f.trace(numbers(n))) for n in (0, 1, 40)]
     assert texts[0] == texts[1] == texts[2]
+
+
+def test_jacobians_have_an_array_for_each_field() -> None:
+    """Tags that are known outside are known where the Jacobian is written down."""
+    text = (
+        SHAPES
+        + "def f(s) { match s { case circle(r) { (r, sin(r) * r) } "
+        + ("case box(a, b) { (a * sum(b), a * b) } case none { (0.0, 0.0) } } }")
+    )
+    first, second = ta.jacobian(parse(text)["f"])(shape(1))
+    assert first.tag == second.tag == "box"
+    np.testing.assert_allclose(first.fields[0], 3.0)
+    np.testing.assert_allclose(first.fields[1], [2.0, 2.0, 2.0])
+    np.testing.assert_allclose(second.fields[0], np.arange(3.0))
+    np.testing.assert_allclose(second.fields[1], 2.0 * np.eye(3))
+    row = ta.hessian(parse(SHAPES)["area"])(shape(1))
+    np.testing.assert_allclose(row.fields[0].fields[1], 2.0 * np.arange(3.0))
+    np.testing.assert_allclose(row.fields[1].fields[1], 4.0 * np.eye(3))

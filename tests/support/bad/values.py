@@ -133,8 +133,8 @@ def no_argument_with_floats() -> None:
     "  in: xs : List",
     "  hint: ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as a direction.",
 )
-def a_jacobian_by_a_value() -> None:
-    ta.jacobian(head_of)(XS)
+def a_jacobian_by_a_value_that_data_choose() -> None:
+    ta.function(lambda xs: ta.jacobian(head_of)(xs))(XS)
 
 
 @CASES.refused(
@@ -153,8 +153,8 @@ def a_sparse_jacobian_by_a_value() -> None:
     "  in: dot : Dot",
     "  hint: ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as a direction.",
 )
-def a_hessian_by_a_value() -> None:
-    ta.hessian(place)(DOT)
+def a_hessian_by_a_value_that_data_choose() -> None:
+    ta.function(lambda dot: ta.hessian(place)(dot))(DOT)
 
 
 @CASES.refused(

@@ -11,7 +11,8 @@ import tensorad as ta
 
 N, ROWS = 3, 13
 WAYS: list[dict[str, Any]] = [
-    {"checkpoint": "sqrt"}, {"checkpoint": 2}, {"checkpoint": 4}, {"checkpoint": 5},
+    {"checkpoint": "sqrt"}, {"checkpoint": 1}, {"checkpoint": 2}, {"checkpoint": 4},
+    {"checkpoint": 5},
     {"memory": 2 * 8 * N}, {"memory": 4 * 8 * N}, {"memory": 40 * 8 * N},
 ]  # fmt: skip
 TERMS = {
