@@ -6,7 +6,7 @@ are exact. Formulas that are not equal agree at an element with a chance below 1
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 from math import isfinite
@@ -32,7 +32,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.functions import is_stop
 from tensorad.ir.order import DATA, REDUCE, occurs
-from tensorad.ir.tensor import Constant
+from tensorad.ir.tensor import Constant, Tensor
 from tensorad.ir.visit import free_leaves, postorder
 from tensorad.simplify.certify.outcomes import Refuted, Undecided
 from tensorad.simplify.readback.columns import Columns, Rows, TooManyPoints
@@ -80,7 +80,7 @@ def _are_equal(given: Mapping[Expr, int], outer: Sequence[Axis], one: Expr, othe
         Undecided, Refuted: they could not be evaluated, or differ.
     """
     for most in _MOST_ELEMENTS:
-        field = Field(given)
+        field = Field(given, _asked_for_sign(one))
         rows = field.begin(outer)
         if rows.count > most:
             some = np.random.default_rng(0).choice(rows.count, most, replace=False)
@@ -124,6 +124,16 @@ def _choices(sizes: Sequence[Size]) -> list[dict[Expr, int]]:
     return [dict(zip(sizes, v, strict=True)) for v in values]
 
 
+def _asked_for_sign(naive: Expr) -> dict[Tensor, None]:
+    """The tensors of integers that a formula compares with 0."""
+    found: dict[Tensor, None] = {}
+    for e in postorder(naive):
+        match e:
+            case Call(op="lt" | "ge", args=(Read(tensor=t), Const(value=0))) if t.dtype.is_integer:
+                found[t] = None
+    return found
+
+
 def _is_possible(given: Mapping[Expr, int]) -> bool:
     columns, row = Columns(given, 1), Rows({}, 1)
     return all(bool(columns.values(f, row)[0]) for f in facts_about(given))
@@ -132,8 +142,10 @@ def _is_possible(given: Mapping[Expr, int]) -> bool:
 class Field(Columns):
     """Values of formulas modulo a prime; integers are themselves."""
 
-    def __init__(self, sizes: Mapping[Expr, int]) -> None:
+    def __init__(self, sizes: Mapping[Expr, int], signed: Collection[Tensor] = ()) -> None:
+        """`signed`: tensors of integers that may be negative."""
         super().__init__(sizes, _MOST_POINTS)
+        self.signed = signed
         self.seeds: dict[Hashable, int] = {}
         self.numbers = Random(1)
 
@@ -146,6 +158,8 @@ class Field(Columns):
             return found % 2 == 0
         if e.dtype.is_float:
             return found
+        if e.tensor in self.signed:
+            return found % 5 - 2
         steps = 2 * sum(at, np.zeros(rows.count, dtype=np.int64))
         return np.maximum(steps - 1, 0) + found % 3 if at else found % 3
 
