@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from fractions import Fraction
-from itertools import product
 from math import isfinite
 from random import Random
 from typing import Any, Final
@@ -43,7 +42,7 @@ _MOST_POINTS: Final = 1 << 16
 _MOST_ELEMENTS: Final = (64, 16, 4)
 _MOST_STEPS: Final = 256
 _SIZES: Final = (0, 1, 2, 3, 4, 6)
-_MOST_SIZES: Final = 12
+_MOST_SIZES: Final = 6
 _ROUNDED: Final = 10**6
 _COMPARED: Final = {
     "lt": np.less,
@@ -115,11 +114,9 @@ def _sizes_of(roots: Sequence[Expr]) -> list[Size]:
 def _choices(sizes: Sequence[Size]) -> list[dict[Expr, int]]:
     if not sizes:
         return [{}]
-    if len(sizes) <= 2:
-        values = list(product(_SIZES, repeat=len(sizes)))
-    else:
+    values = [(n,) * len(sizes) for n in _SIZES]
+    if len(sizes) > 1:
         rng = Random(0)
-        values = [(n,) * len(sizes) for n in _SIZES]
         values += [tuple(rng.choices(_SIZES[1:], k=len(sizes))) for _ in range(_MOST_SIZES)]
     return [dict(zip(sizes, v, strict=True)) for v in values]
 

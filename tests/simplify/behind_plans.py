@@ -2,7 +2,7 @@
 
 `python -m tests.simplify.behind_plans [NAME...]` plants each in programs of the table of work and
 tells which were refused and which changed values unnoticed. TENSORAD_DEBUG has to
-have the flag certify.
+have the flags certify and readback.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ x, i, k = axis("x", 0, N), axis("i", 0, N), axis("k", 0, 8)
 
 @pytest.fixture(scope="module")
 def reading_back() -> Iterator[None]:
-    with override(debug=("certify",)):
+    with override(debug=("certify", "readback")):
         yield
 
 
