@@ -42,7 +42,7 @@ _MOST_POINTS: Final = 1 << 16
 _MOST_ELEMENTS: Final = (64, 16, 4)
 _MOST_STEPS: Final = 256
 _SIZES: Final = (0, 1, 2, 3, 4, 6)
-_MOST_SIZES: Final = 6
+_MOST_SIZES: Final = 12
 _ROUNDED: Final = 10**6
 _COMPARED: Final = {
     "lt": np.less,
@@ -62,7 +62,7 @@ def compare_samples(outer: Sequence[Axis], one: Expr, other: Expr) -> str:
         Refuted: they differ.
     """
     sizes = _sizes_of((*outer, one, other))
-    tried = [g for g in _choices(sizes) if _is_possible(g)]
+    tried = [g for g in _choices(sizes) if _is_possible(g)][:_MOST_SIZES]
     compared = 0
     for given in tried:
         compared += _are_equal(given, outer, one, other)
@@ -258,13 +258,13 @@ class Field(Columns):
         """The n-th points of all rows are taken in together, for one n after another."""
         order = np.lexsort((*[points.axes[a] for a in reversed(e.axes)], points.origin))
         origin = points.origin[order]
-        turn = np.arange(len(origin)) - np.searchsorted(origin, origin)
-        last = int(turn.max(initial=-1))
+        step = np.arange(len(origin)) - np.searchsorted(origin, origin)
+        last = int(step.max(initial=-1))
         if last > _MOST_STEPS:
             raise Undecided("a fold has many steps")
         state = [_first(c, rows.count) for c in e.combiner.identity]
         for n in range(last + 1):
-            now = np.flatnonzero(turn == n)
+            now = np.flatnonzero(step == n)
             who, which = origin[now], order[now]
             given: dict[Expr, Array] = dict(
                 zip(e.combiner.lhs, [s[who] for s in state], strict=True)
