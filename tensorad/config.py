@@ -15,7 +15,7 @@ from tensorad.process_memory import process_bytes
 
 PASS_FLAGS = ("ir", "verify", "check", "time")
 """What is asked of every pass."""
-DEBUG_FLAGS = (*PASS_FLAGS, "certify", "llvm", "asm")
+DEBUG_FLAGS = (*PASS_FLAGS, "certify", "readback", "llvm", "asm")
 MOST_THREADS = 256
 
 

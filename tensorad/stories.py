@@ -94,7 +94,7 @@ class Gradient:
         along: whether it is a jvp.
         orders: of the forward formulas.
         blocks: calls, branches and loops, each before those inside of it.
-        readings: formulas compared with the sums they came from, with TENSORAD_DEBUG=certify.
+        readings: formulas compared with the sums they came from, with TENSORAD_DEBUG=readback.
     """
 
     tensor: Tensor

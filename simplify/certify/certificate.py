@@ -193,6 +193,11 @@ def is_demanded() -> bool:
     return "certify" in config.current().debug
 
 
+def is_read_back() -> bool:
+    """Whether TENSORAD_DEBUG=readback is set."""
+    return "readback" in config.current().debug
+
+
 def demand(e: Elimination) -> Certificate:
     """The certificate of an elimination.
 

@@ -24,19 +24,18 @@ class Like:
     largest: Fraction = Fraction(0)
 
     def is_equal(self) -> bool:
-        return is_near(*self.numbers, self.largest)
+        return is_near(self.numbers[0], self.numbers[1], self.largest)
 
-    def on(self, side: int) -> Part | None:
+    def on(self, side: int) -> Part:
         p = self.part
-        number = self.numbers[side]
-        return Part(number, p.place, p.loops, p.where, p.weights) if number else None
+        return Part(self.numbers[side], p.place, p.loops, p.where, p.weights)
 
 
 class Likes:
     """Keys of terms: equal terms over other loops have equal keys."""
 
     def __init__(self) -> None:
-        self.loops: dict[tuple[int, Expr, Expr, Expr], Axis] = {}
+        self.loops: dict[tuple[object, ...], Axis] = {}
         self.axes: dict[Expr, tuple[Axis, ...]] = {}
 
     def differences(
@@ -69,7 +68,7 @@ class Likes:
                 like.numbers[side] += p.number
                 like.largest = max(like.largest, abs(p.number))
         left = [like for like in found.values() if not like.is_equal()]
-        one, other = ([p for k in left if (p := k.on(side)) is not None] for side in (0, 1))
+        one, other = ([k.on(n) for k in left if k.numbers[n]] for n in range(2))
         return one, other
 
     def _key(self, p: Part, place: Sequence[Expr]) -> Hashable:

@@ -91,7 +91,8 @@ class Columns:
         inside = [np.clip(i, 0, max(n - 1, 0)) for i, n in zip(at, op.array.shape, strict=True)]
         if 0 in op.array.shape:
             return np.zeros(rows.count, dtype=np.int64)
-        return op.array[tuple(inside)].astype(bool if e.dtype is BOOL else np.int64)
+        found = op.array[tuple(inside)].astype(bool if e.dtype is BOOL else np.int64)
+        return np.broadcast_to(found, (rows.count,))
 
     def begin(self, outer: Sequence[Axis]) -> Rows:
         """All points of the outer axes."""

@@ -15,7 +15,7 @@ from tensorad.ir.expr import Axis, Expr, read
 from tensorad.ir.order import reads, sizes_in
 from tensorad.ir.tensor import Compute, Constant, Op, Placeholder, Tensor, outputs
 from tensorad.process import memo
-from tensorad.simplify.certify.certificate import Verdict, is_demanded
+from tensorad.simplify.certify.certificate import Verdict, is_read_back
 from tensorad.simplify.certify.outcomes import Refuted, Undecided
 from tensorad.simplify.readback.reading import Reading
 from tensorad.simplify.readback.samples import compare_samples
@@ -121,12 +121,12 @@ def demand_equal_tensors(
 def returned(
     naive: Sequence[Tensor], final: Sequence[Tensor], known: Sequence[Op]
 ) -> list[Tensor]:
-    """The final tensors; where certificates are demanded, each is compared with the naive one.
+    """The final tensors; with TENSORAD_DEBUG=readback each is compared with the naive one.
 
     Raises:
         InternalError: they are not equal.
     """
-    if is_demanded():
+    if is_read_back():
         stop = [t for op in known for t in outputs(op)]
         for one, other in zip(naive, final, strict=True):
             demand_equal_tensors("returned", one, other, stop)

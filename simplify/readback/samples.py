@@ -6,9 +6,8 @@ are exact. Formulas that are not equal agree at an element with a chance below 1
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from fractions import Fraction
-from itertools import product
 from math import isfinite
 from random import Random
 from typing import Any, Final
@@ -32,7 +31,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.functions import is_stop
 from tensorad.ir.order import DATA, REDUCE, occurs
-from tensorad.ir.tensor import Constant
+from tensorad.ir.tensor import Constant, Tensor
 from tensorad.ir.visit import free_leaves, postorder
 from tensorad.simplify.certify.outcomes import Refuted, Undecided
 from tensorad.simplify.readback.columns import Columns, Rows, TooManyPoints
@@ -63,7 +62,7 @@ def compare_samples(outer: Sequence[Axis], one: Expr, other: Expr) -> str:
         Refuted: they differ.
     """
     sizes = _sizes_of((*outer, one, other))
-    tried = [g for g in _choices(sizes) if _is_possible(g)]
+    tried = [g for g in _choices(sizes) if _is_possible(g)][:_MOST_SIZES]
     compared = 0
     for given in tried:
         compared += _are_equal(given, outer, one, other)
@@ -80,7 +79,7 @@ def _are_equal(given: Mapping[Expr, int], outer: Sequence[Axis], one: Expr, othe
         Undecided, Refuted: they could not be evaluated, or differ.
     """
     for most in _MOST_ELEMENTS:
-        field = Field(given)
+        field = Field(given, _asked_for_sign(one))
         rows = field.begin(outer)
         if rows.count > most:
             some = np.random.default_rng(0).choice(rows.count, most, replace=False)
@@ -115,13 +114,21 @@ def _sizes_of(roots: Sequence[Expr]) -> list[Size]:
 def _choices(sizes: Sequence[Size]) -> list[dict[Expr, int]]:
     if not sizes:
         return [{}]
-    if len(sizes) <= 2:
-        values = list(product(_SIZES, repeat=len(sizes)))
-    else:
+    values = [(n,) * len(sizes) for n in _SIZES]
+    if len(sizes) > 1:
         rng = Random(0)
-        values = [(n,) * len(sizes) for n in _SIZES]
         values += [tuple(rng.choices(_SIZES[1:], k=len(sizes))) for _ in range(_MOST_SIZES)]
     return [dict(zip(sizes, v, strict=True)) for v in values]
+
+
+def _asked_for_sign(naive: Expr) -> dict[Tensor, None]:
+    """The tensors of integers that a formula compares with 0."""
+    found: dict[Tensor, None] = {}
+    for e in postorder(naive):
+        match e:
+            case Call(op="lt" | "ge", args=(Read(tensor=t), Const(value=0))) if t.dtype.is_integer:
+                found[t] = None
+    return found
 
 
 def _is_possible(given: Mapping[Expr, int]) -> bool:
@@ -132,8 +139,10 @@ def _is_possible(given: Mapping[Expr, int]) -> bool:
 class Field(Columns):
     """Values of formulas modulo a prime; integers are themselves."""
 
-    def __init__(self, sizes: Mapping[Expr, int]) -> None:
+    def __init__(self, sizes: Mapping[Expr, int], signed: Collection[Tensor] = ()) -> None:
+        """`signed`: tensors of integers that may be negative."""
         super().__init__(sizes, _MOST_POINTS)
+        self.signed = signed
         self.seeds: dict[Hashable, int] = {}
         self.numbers = Random(1)
 
@@ -146,6 +155,8 @@ class Field(Columns):
             return found % 2 == 0
         if e.dtype.is_float:
             return found
+        if e.tensor in self.signed:
+            return found % 5 - 2
         steps = 2 * sum(at, np.zeros(rows.count, dtype=np.int64))
         return np.maximum(steps - 1, 0) + found % 3 if at else found % 3
 
@@ -247,13 +258,13 @@ class Field(Columns):
         """The n-th points of all rows are taken in together, for one n after another."""
         order = np.lexsort((*[points.axes[a] for a in reversed(e.axes)], points.origin))
         origin = points.origin[order]
-        turn = np.arange(len(origin)) - np.searchsorted(origin, origin)
-        last = int(turn.max(initial=-1))
+        step = np.arange(len(origin)) - np.searchsorted(origin, origin)
+        last = int(step.max(initial=-1))
         if last > _MOST_STEPS:
             raise Undecided("a fold has many steps")
         state = [_first(c, rows.count) for c in e.combiner.identity]
         for n in range(last + 1):
-            now = np.flatnonzero(turn == n)
+            now = np.flatnonzero(step == n)
             who, which = origin[now], order[now]
             given: dict[Expr, Array] = dict(
                 zip(e.combiner.lhs, [s[who] for s in state], strict=True)

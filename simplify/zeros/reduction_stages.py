@@ -35,7 +35,7 @@ from tensorad.ir.visit import (
     substitute,
 )
 from tensorad.simplify.bounds.reads import is_safe, size_conditions
-from tensorad.simplify.certify.certificate import is_demanded
+from tensorad.simplify.certify.certificate import is_demanded, is_read_back
 from tensorad.simplify.index.quasi_affine import axis_conditions, starts_at_zero
 from tensorad.simplify.readback.compare import demand_stages
 from tensorad.simplify.zeros.certified_steps import demand_stage
@@ -64,7 +64,7 @@ def extract_reductions(op: Compute) -> Compute:
     if op not in _staged:
         bodies = _extract_all(op)
         same = all(a is b for a, b in zip(bodies, op.bodies, strict=True))
-        if is_demanded():
+        if is_read_back():
             for old, new in zip(op.bodies, bodies, strict=True):
                 if new is not old:
                     demand_stages(op.axes, old, new)

@@ -21,7 +21,6 @@ from tensorad.autodiff.local.overrides import Override, check_override
 from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.sweep import Sweep
 from tensorad.ir.tensor import Tensor
-from tensorad.ir.visit import topological_ops
 from tensorad.process import deep_calls
 from tensorad.progress import progress
 
@@ -83,7 +82,7 @@ def vjp(
         join=lambda found: sweep.joined(found, given),
         apart=lambda found, *limits: sweep.points_per_contribution(found, given, *limits),
         others=others,
-        known=[*sweep.order, *topological_ops(given)],
+        known=[*sweep.order, *[h.op for h in given]],
     )
     if len(ys) > 1 or batch or rules or are_ruled(sweep.order):
         results = derive_tidied(ways)

@@ -425,8 +425,7 @@ def transposed(y: Tensor, wrt: Sequence[Tensor], head: Tensor) -> list[Tensor]:
     starts, batch = seeds([(y, head)])
     sweep = Sweep([y], wrt, batch, {})
     found = sweep.run(starts, strict=False)
-    known = [*sweep.order, *topological_ops([head])]
-    return returned(found, sweep.joined(sweep.tidied(found), [head]), known)
+    return returned(found, sweep.joined(sweep.tidied(found), [head]), [*sweep.order, head.op])
 
 
 def block_vjp(
@@ -444,7 +443,7 @@ def block_vjp(
     found = sweep.adjoints(heads)
     live = [t for t in found if t is not None]
     given = [s.head for s in seeds]
-    known = [*sweep.order, *topological_ops(given)]
+    known = [*sweep.order, *[h.op for h in given]]
     made = iter(returned(live, sweep.joined(sweep.tidied(live), given), known) if live else ())
     adjoints = [None if t is None else next(made) for t in found]
     begun = [t for t in starts or () if t not in sweep.starts]

@@ -273,6 +273,7 @@ def ways(
         join=lambda found: found,
         apart=lambda *_: points,
         others={"plain": plain},
+        known=[],
     )
 
 

@@ -2,7 +2,7 @@
 
 `python -m tests.simplify.behind_plans [NAME...]` plants each in programs of the table of work and
 tells which were refused and which changed values unnoticed. TENSORAD_DEBUG has to
-have the flag certify.
+have the flags certify and readback.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.suites.work_table import CASES, gradients
+from benchmarks.suites.work_table import CASES, head_of
 from benchmarks.work_cases.case import Problem
 from tensorad.autodiff.adjoints import adjoint, gathers
+from tensorad.autodiff.reverse import vjp
 from tensorad.autodiff.sweep import Sweep
 from tensorad.errors import InternalError, TensoradError
 from tensorad.ir.expr import ONE, TRUE, Axis, Call, Expr, Reduce, Select, add, axis, call, neg
@@ -204,14 +205,15 @@ def planted(fault: Fault) -> Iterator[None]:
 def outcome(fault: Fault, make: Callable[[], Problem]) -> str:
     """ "refused", "error", "same", or "wrong" where values changed unnoticed."""
     p = make()
+    head = head_of(p)
     with planted(fault):
         try:
-            found = gradients(p)
+            found = vjp(p.y, p.wrt, head)
         except InternalError:
             return "refused"
         except TensoradError:
             return "error"
-    right = gradients(p)
+    right = vjp(p.y, p.wrt, head)
     if [str(t.op) for t in found] == [str(t.op) for t in right]:
         return "same"
     return "same" if _equal(p, found, right) else "wrong"

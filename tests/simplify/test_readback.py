@@ -13,6 +13,7 @@ from benchmarks.suites.work_table import CASES
 from tensorad import te
 from tensorad.autodiff.adjoints.contributions import Contribution
 from tensorad.autodiff.adjoints.read_back import naive_sum
+from tensorad.autodiff.sweep import Sweep
 from tensorad.config import override
 from tensorad.errors import InternalError
 from tensorad.ir.combiner import arg_combiner, max_combiner, sum_combiner
@@ -54,7 +55,7 @@ x, i, k = axis("x", 0, N), axis("i", 0, N), axis("k", 0, 8)
 
 @pytest.fixture(scope="module")
 def reading_back() -> Iterator[None]:
-    with override(debug=("certify",)):
+    with override(debug=("certify", "readback")):
         yield
 
 
@@ -133,6 +134,27 @@ def test_folds_are_evaluated_in_their_order() -> None:
         assert "prime field" in compare_samples((y,), some, tight)
         with pytest.raises(Refuted):
             compare_samples((y,), some, all_)
+
+
+def test_integers_whose_sign_is_asked_for_may_be_negative() -> None:
+    at = te.placeholder((24,), "int64", "at")
+    y = axis("y", 0, 24)
+    h = te.placeholder((24,), "float32", "h")
+    counted = h[select(at[y] < 0, at[y] + 24, at[y])]
+    assert "prime field" in compare_samples((y,), counted, counted)
+    with pytest.raises(Refuted):
+        compare_samples((y,), counted, h[at[y]])
+
+
+def test_mistakes_after_the_last_pass_are_refused() -> None:
+    late = [f for f in FAULTS if f.owner is Sweep]
+    assert len(late) == 6
+    for fault in late:
+        assert outcome(fault, lambda: NAMED["layer_norm"].make(0)) in ("refused", "same")
+    lost = next(f for f in FAULTS if f.name == "_without_detours: factor lost")
+    assert outcome(lost, lambda: NAMED["layer_norm"].make(0)) == "refused"
+    lost = next(f for f in FAULTS if f.name == "_without_detours: term lost")
+    assert outcome(lost, lambda: NAMED["causal softmax attention"].make(0)) == "refused"
 
 
 def test_products_of_sizes_are_compared_by_samples() -> None:

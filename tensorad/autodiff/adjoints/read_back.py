@@ -13,7 +13,7 @@ from tensorad.ir.combiner import sum_combiner
 from tensorad.ir.expr import Axis, Expr, add, const, logical_and, select
 from tensorad.ir.tensor import Tensor
 from tensorad.ir.visit import fresh_axes, reads, substitute_all
-from tensorad.simplify.certify.certificate import Verdict, is_demanded
+from tensorad.simplify.certify.certificate import Verdict, is_read_back
 from tensorad.simplify.certify.outcomes import Undecided
 from tensorad.simplify.readback import compare
 from tensorad.simplify.readback.reading import Reading
@@ -24,11 +24,11 @@ def finished(target: Target, name: str, stored: bool, uses: Uses) -> Adjoint | N
     """The adjoint that a target comes to.
 
     Raises:
-        InternalError: with TENSORAD_DEBUG=certify, it is not the sum of the contributions.
+        InternalError: with TENSORAD_DEBUG=readback, it is not the sum of the contributions.
     """
     given = list(target.contributions)
     found = target.finish(name, stored, uses)
-    if is_demanded() and given:
+    if is_read_back() and given:
         _demand_collected(target, given, found, uses.where)
     return found
 
