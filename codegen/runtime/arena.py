@@ -115,18 +115,6 @@ def aligned(block: Array, size_bytes: int, alignment: int = ALIGNMENT) -> Array:
     return block[start : start + size_bytes]
 
 
-def scratch_block(size_bytes: int) -> Array:
-    """Bytes for scratch memory; from half a large page on they start at a large page.
-
-    Panels as large as the second cache then lie in it without gaps, and need one entry of the
-    table of pages. NumPy asks for large pages, where there are some, for blocks of 4 MiB and more.
-    """
-    if size_bytes < LARGE_PAGE // 2:
-        return aligned(new_bytes(size_bytes), size_bytes)
-    block = new_bytes(max(size_bytes + LARGE_PAGE, 2 * LARGE_PAGE))
-    return aligned(block, size_bytes, LARGE_PAGE)
-
-
 _guard = Guard()
 """Held while blocks are looked through; one for all, so that a forked child can have a new one."""
 

@@ -18,9 +18,9 @@ GOOD: Final = {
     "two places": Plain([[False, False], [False, False]], kept=2),
     "failures": Plain([[True, False], [False, True]]),
     "the end": Plain([[False, True, False]], leaves=True),
-    "from Python, one frame": FromPython([2, 2], frames=1),
-    "from Python, two frames": FromPython([2, 2], frames=2),
-    "from Python, three threads": FromPython([1, 1, 1], frames=2),
+    "from Python, one place": FromPython([[False, False], [False]], kept=1),
+    "from Python, no place": FromPython([[False], [False]], kept=0),
+    "from Python, failures": FromPython([[True, False], [True]], kept=1),
 }
 
 
@@ -38,13 +38,18 @@ def test_three_threads_on_one_place() -> None:
     assert found.states > 5000
 
 
-_TAKEN = "  %taken = atomicrmw xchg ptr %place, i64 0 acquire\n"
+_TAKEN = "try:\n  %taken = atomicrmw xchg ptr %place, i64 0 acquire\n"
 _PUT = """  %pair = cmpxchg ptr %free, i64 0, i64 %own release monotonic
   %stored = extractvalue {i64, i1} %pair, 1
 """
-_SET = "  store i64 1, ptr %flag\n"
-_FREED = "  store i64 0, ptr %busy\n"
-_DISPOSED = "  call void @dispose(ptr %entry, ptr %frame)\n  ret i64 %number\n"
+_DISPOSED = "  call void @dispose(ptr %plan, ptr %frame)\n  ret i64 %answer\n"
+_ENDED = "  %code1 = call i64 @ended(ptr %plan, ptr %frame, i64 %r1)\n"
+_RUN = "  %r1 = call i64 @released(ptr %frame)\n"
+_LET_GO = "let_go:\n  call void @Py_DecRef(ptr %owner)\n"
+_SHOWN = """  %pair = cmpxchg ptr %place, i64 0, i64 %own acq_rel acquire
+  %others = extractvalue {i64, i1} %pair, 0
+  %shown = extractvalue {i64, i1} %pair, 1
+"""
 MISTAKES: Final = {
     "taken by a load and a store": (
         "same frame|same time|after it was freed|memory is lost",
@@ -71,34 +76,40 @@ MISTAKES: Final = {
     ),
     "a frame that failed is kept by nobody": (
         "memory is lost",
-        Plain([[True]], edits=[(_DISPOSED, "  ret i64 %number\n")]),
+        Plain([[True]], edits=[(_DISPOSED, "  ret i64 %answer\n")]),
     ),
     "a full place, and the frame is dropped twice": (
         "freed twice|after it was freed",
         Plain([[True]], edits=[(_DISPOSED, _DISPOSED.split("  ret")[0] + _DISPOSED)]),
     ),
-    "from Python: a frame is not marked": (
-        "same frame", FromPython([1, 1], frames=1, edits=[(_SET, "")])
+    "records of failures are shown by a store": (
+        "memory is lost",
+        Plain(
+            [[True], [True]],
+            edits=[
+                (_SHOWN, "  store atomic i64 %own, ptr %place release, align 8\n"
+                         "  %others = add i64 %own, 0\n  %shown = icmp eq i64 0, 0\n")
+            ],
+        ),
     ),
     "from Python: a frame is free while it runs": (
-        "same frame",
-        FromPython([1, 1], frames=1, edits=[("release:\n", "release:\n" + _FREED)]),
-    ),
-    "from Python: a frame stays busy": (
-        "stays busy",
+        "same frame|after it was freed",
         FromPython(
-            [1], frames=1, edits=[("  store i64 0, ptr %busy\n  %good", "  %good")]
+            [[False], [False]], kept=1,
+            edits=[(_RUN, "  %early = call i64 @ended(ptr %plan, ptr %frame, i64 0)\n" + _RUN)],
         ),
     ),
-    "from Python: the lock is given away before the frame is taken": (
-        "same time|same frame",
-        FromPython(
-            [1, 1], frames=1,
-            edits=[("define ptr @take(ptr %frames) nounwind {\nentry:\n",
-                    "define ptr @take(ptr %frames) nounwind {\nentry:\n"
-                    "  %kept = call ptr @PyEval_SaveThread()\n"),
-                   (_SET, _SET + "  call void @PyEval_RestoreThread(ptr %kept)\n")],
-        ),
+    "from Python: a frame never comes back": (
+        "memory is lost",
+        FromPython([[False]], kept=1, edits=[(_ENDED, "  %code1 = add i64 %r1, 0\n")]),
+    ),
+    "from Python: a binding is held for ever": (
+        "held for ever",
+        FromPython([[False]], kept=1, edits=[(_LET_GO, "let_go:\n")]),
+    ),
+    "from Python: a failed call holds its binding": (
+        "held for ever",
+        FromPython([[True]], kept=1, edits=[("  call void @Py_DecRef(ptr %lent)\n", "")]),
     ),
 }  # fmt: skip
 
