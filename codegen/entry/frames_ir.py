@@ -45,6 +45,7 @@ _RARE: Final = ("make", "reserve", "dispose", "copy", "note")
 _FAILED: Final = 1
 """What the driver answers when a step has failed."""
 _LARGE_PAGE: Final = 1 << 21
+"""Bytes of a large page of x86-64, and of aarch64 with pages of 4 KiB otherwise."""
 _PAGE: Final = 4096
 _HUGE_PAGES: Final = 14
 """Advice that memory is worth large pages."""

@@ -21,8 +21,6 @@ from tensorad.process import Guard
 Array = np.ndarray[Any, np.dtype[Any]]
 LARGE_BYTES: Final = 1 << 21
 """Outputs from this size on come from kept blocks: fresh pages are 3 to 11 times slower."""
-LARGE_PAGE: Final = 1 << 21
-"""Bytes of a large page of x86-64, and of aarch64 with pages of 4 KiB otherwise."""
 KEPT_BLOCKS: Final = 3
 KEPT_BYTES: Final = 1 << 30
 
@@ -109,9 +107,9 @@ def new_bytes(size_bytes: int) -> Array:
         ) from error
 
 
-def aligned(block: Array, size_bytes: int, alignment: int = ALIGNMENT) -> Array:
-    """The bytes of a block from its first address that is a multiple of `alignment`."""
-    start = -block.ctypes.data % alignment
+def aligned(block: Array, size_bytes: int) -> Array:
+    """The bytes of a block from its first address that is a multiple of `ALIGNMENT`."""
+    start = -block.ctypes.data % ALIGNMENT
     return block[start : start + size_bytes]
 
 
