@@ -153,9 +153,7 @@ class CompiledFunction:
             RecordParameter(t) if is_record(t.dtype) else Parameter(t) for t in program.inputs
         ]
         self._has_records = any(is_record(t.dtype) for t in (*program.inputs, *outputs))
-        native = self._native
-        take = None if native is None else native.take
-        self._executable = Executable(program, take, compiler)
+        self._executable = Executable(program, compiler)
         inner = self._executable.all_temporaries
         used = [*program.inputs, *outputs, *inner]
         self._binding = SizeBinding(self._parameters, used, self._executable.sizes)
@@ -205,9 +203,6 @@ class CompiledFunction:
         outputs = [b.dtype for b in self._blocks]
         if native is None or len(outputs) > MAX_OUTPUTS or self._has_records:
             return None
-        # a native call that fails is called again to be explained, which Python's code would see
-        if self._executable.calls_python:
-            return None
         record = Record([p.dtype for p in self._parameters], outputs, ranks)
         native.connect(self, record)
         return record
@@ -216,14 +211,14 @@ class CompiledFunction:
         self, layout: Layout, inputs: Sequence[Array], shapes: list[tuple[int, ...]], then: int
     ) -> None:
         """Let native code take the next calls with arrays of these shapes."""
-        if self._record is None or self._record.knows(layout, then):
+        if self._record is None or self._record.knows(layout.frames, then):
             return
         all_shapes = [*[a.shape for a in inputs], *shapes]
-        binding = Binding(all_shapes, self._record.sizes, layout, then)
+        binding = Binding(all_shapes, len(inputs), self._record.sizes, layout.frames, then)
         outputs = binding.size_bytes[len(inputs) :]
         binding.allow(
             allocates=max(outputs) < LARGE_BYTES,
-            releases=layout.is_long,
+            releases=layout.is_long or self._executable.calls_python,
         )
         self._record.learn(binding)
 
@@ -310,7 +305,7 @@ class CompiledFunction:
         ]
         layout = self._executable.layout(known, tuple([known[s] for s in self._sizes]))
         check_memory(self.name, layout, (), list(zip(self.outputs, outputs, strict=True)), None)
-        return CEntry(self.name, self._executable, layout, inputs, outputs)
+        return CEntry(self.name, layout, inputs, outputs)
 
     def _call_slowly(
         self, arrays: Sequence[object], out: object, given: Mapping[str, object]

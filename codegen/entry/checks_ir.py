@@ -5,25 +5,24 @@ Tables are 64-bit words that Python fills in (`native_type.py`).
 record (one per function)
     inputs, outputs, address of the bindings' list, then `PARAMETER_WORDS` per parameter.
 binding (one per binding of the symbolic sizes; the list ends with 0)
-    what the arrays must be in numbers, and the frames that calls may use.
+    what the arrays must be in numbers, the plan whose frames calls use, and the object that has
+    both.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from tensorad.codegen.llvm.call_block import BUSY, field, loaded
+from tensorad.codegen.llvm.call_block import field, loaded
 
 MAX_OUTPUTS: Final = 32
-MAX_FRAMES: Final = 8
-"""Calls of one binding that may be in native code at once; further ones go through Python."""
 
 # Words of a record, of one parameter in it, and of a binding.
 INPUTS, OUTPUTS, BINDINGS, PARAMETERS = range(4)
 DTYPE, RANK, FLAGS, IS_BOOL = range(4)
 PARAMETER_WORDS: Final = 4
-BINDING_VERSION, ALLOCATES, RELEASES, FRAMES, EXTENTS, BYTES = range(6)
-BINDING_WORDS: Final = 6
+BINDING_VERSION, ALLOCATES, RELEASES, FRAMES, EXTENTS, MADE_EXTENTS, BYTES, OWNER = range(8)
+BINDING_WORDS: Final = 8
 
 HEAD: Final = object.__basicsize__
 """Bytes before an object's own fields: reference count and type."""
@@ -125,30 +124,6 @@ done:
   %others = and i64 %all, {0xFEFEFEFEFEFEFEFE - (1 << 64)}
   %fine = icmp eq i64 %others, 0
   ret i1 %fine
-}}"""
-
-TAKE: Final = f"""
-define ptr @take(ptr %frames) nounwind {{
-entry:
-  br label %head
-head:
-  %k = phi i64 [0, %entry], [%k1, %next]
-  {item("%frame", "ptr", "%frames", "%k")}
-  %end = icmp eq ptr %frame, null
-  br i1 %end, label %none, label %look
-look:
-  {field("%flag", "%frame", 8 * BUSY)}
-  %busy = load i64, ptr %flag
-  %free = icmp eq i64 %busy, 0
-  br i1 %free, label %got, label %next
-next:
-  %k1 = add i64 %k, 1
-  br label %head
-got:
-  store i64 1, ptr %flag
-  ret ptr %frame
-none:
-  ret ptr null
 }}"""
 
 DROP: Final = f"""
@@ -266,4 +241,4 @@ no:
   ret i1 false
 }}"""
 
-FUNCTIONS: Final = (FITS, SAME, BOOLS, TAKE, DROP, FIND, DISJOINT)
+FUNCTIONS: Final = (FITS, SAME, BOOLS, DROP, FIND, DISJOINT)

@@ -1,7 +1,7 @@
 """The native entry of compiled functions, as LLVM IR: checks of arrays, then the driver.
 
 One function serves all: it reads what is allowed from tables. Whatever it does not expect it
-hands to the Python path with the same arguments.
+hands to the Python path with the same arguments. What stopped a call is raised by its code.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from tensorad.codegen.entry import checks_ir as words
 from tensorad.codegen.entry.checks_ir import FUNCTIONS, item
-from tensorad.codegen.llvm.call_block import BUSY, SLOTS, VERSION, field, loaded
+from tensorad.codegen.llvm.call_block import SLOTS, field, loaded, stored
 from tensorad.codegen.threads.signals_ir import INTERRUPTED
 
 IMPORTS: Final = {
@@ -18,6 +18,7 @@ IMPORTS: Final = {
     "PyMethod_New": "ptr @PyMethod_New(ptr, ptr)",
     "PyList_New": "ptr @PyList_New(i64)",
     "PyList_SetItem": "i32 @PyList_SetItem(ptr, i64, ptr)",
+    "PyLong_FromLongLong": "ptr @PyLong_FromLongLong(i64)",
     "Py_IncRef": "void @Py_IncRef(ptr)",
     "Py_DecRef": "void @Py_DecRef(ptr)",
 }
@@ -25,7 +26,7 @@ IMPORTS: Final = {
 
 
 def stub_text(record_offset: int) -> str:
-    """The module: @call(callable, args, nargsf, kwnames) and @take(frames).
+    """The module: @call(callable, args, nargsf, kwnames).
 
     Args:
         record_offset: where a callable has the address of its record (0: none).
@@ -39,9 +40,11 @@ _DECLARATIONS: Final = "\n".join(
         "declare ptr @new_array(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)",
         "declare i64 @run(ptr)",
         "declare i64 @released(ptr)",
+        "declare ptr @take(ptr)",
+        "declare i64 @ended(ptr, ptr, i64)",
         *[
             f"@{name} = external global i8"
-            for name in ("ndarray", "list", "tuple", "none", "out_name", "slow")
+            for name in ("ndarray", "list", "tuple", "none", "out_name", "slow", "failed")
         ],
         "@settings_version = external global i64",
     ]
@@ -53,6 +56,7 @@ def _call(record_offset: int) -> str:
 define ptr @call(ptr %self, ptr %args, i64 %nargsf, ptr %kwnames) nounwind {{
 entry:
   %outs = alloca [{words.MAX_OUTPUTS} x ptr]
+  %told = alloca [2 x ptr]
   {loaded("%record", "ptr", "%self", record_offset)}
   %unknown = icmp eq ptr %record, null
   br i1 %unknown, label %slow, label %known
@@ -163,9 +167,9 @@ bind:
 bound:
   {loaded("%bytes", "ptr", "%binding", 8 * words.BYTES)}
   {loaded("%allocates", "i64", "%binding", 8 * words.ALLOCATES)}
-  {loaded("%frames", "ptr", "%binding", 8 * words.FRAMES)}
+  {loaded("%plan", "ptr", "%binding", 8 * words.FRAMES)}
   {loaded("%releases", "i64", "%binding", 8 * words.RELEASES)}
-  {loaded("%extents", "ptr", "%binding", 8 * words.EXTENTS)}
+  {loaded("%extents", "ptr", "%binding", 8 * words.MADE_EXTENTS)}
   br i1 %allocate, label %may_allocate, label %overlap
 may_allocate:
   %may = icmp ne i64 %allocates, 0
@@ -174,18 +178,9 @@ overlap:
   %apart = call i1 @apart(ptr %args, i64 %inputs, ptr %outs, i64 %outputs, ptr %bytes)
   br i1 %apart, label %reserve, label %slow
 reserve:
-  %frame = call ptr @take(ptr %frames)
-  %crowded = icmp eq ptr %frame, null
-  br i1 %crowded, label %slow, label %reserved
-reserved:
-  {field("%busy", "%frame", 8 * BUSY)}
-  {loaded("%made", "i64", "%frame", 8 * VERSION)}
-  %now = load i64, ptr @settings_version
-  %fresh = icmp eq i64 %made, %now
-  br i1 %fresh, label %prepare, label %stale
-stale:
-  store i64 0, ptr %busy
-  br label %slow"""
+  %frame = call ptr @take(ptr %plan)
+  %lacking = icmp eq ptr %frame, null
+  br i1 %lacking, label %slow, label %prepare"""
 
 _NEW_ARGUMENTS: Final = (
     "ptr @ndarray, ptr %mdtype, i32 %mrank32, ptr %mwalk, ptr null, ptr null, i32 0, ptr null"
@@ -195,52 +190,55 @@ _RUN: Final = f"""prepare:
   br label %fill
 fill:
   %s = phi i64 [0, %prepare], [%s1, %filling]
-  %walk = phi ptr [%extents, %prepare], [%walk1, %filling]
-  %sbytes = mul i64 %s, {8 * words.PARAMETER_WORDS}
-  {field("%sparameter", "%parameters", "%sbytes")}
-  {loaded("%srank", "i64", "%sparameter", 8 * words.RANK)}
   %smore = icmp slt i64 %s, %inputs
-  br i1 %smore, label %filling, label %own
+  br i1 %smore, label %filling, label %filled
 filling:
   {item("%so", "ptr", "%args", "%s")}
   {loaded("%sdata", "ptr", "%so", words.ARRAY_DATA)}
   %splace = getelementptr ptr, ptr %slots, i64 %s
   store ptr %sdata, ptr %splace
-  %walk1 = getelementptr i64, ptr %walk, i64 %srank
   %s1 = add i64 %s, 1
   br label %fill
+filled:
+  %results = getelementptr ptr, ptr %slots, i64 %inputs
+  br i1 %allocate, label %own, label %hold
+hold:
+  %h = phi i64 [0, %filled], [%h1, %keep]
+  %hmore = icmp slt i64 %h, %outputs
+  br i1 %hmore, label %keep, label %start
+keep:
+  {item("%kept", "ptr", "%outs", "%h")}
+  call void @Py_IncRef(ptr %kept)
+  {loaded("%hdata", "ptr", "%kept", words.ARRAY_DATA)}
+  %hslot = getelementptr ptr, ptr %results, i64 %h
+  store ptr %hdata, ptr %hslot
+  %h1 = add i64 %h, 1
+  br label %hold
 own:
-  %m = phi i64 [0, %fill], [%m1, %owned]
-  %mwalk = phi ptr [%walk, %fill], [%mwalk1, %owned]
+  %m = phi i64 [0, %filled], [%m1, %owned]
+  %mwalk = phi ptr [%extents, %filled], [%mwalk1, %owned]
+  %mmore = icmp slt i64 %m, %outputs
+  br i1 %mmore, label %new, label %start
+new:
   %mn = add i64 %m, %inputs
   %mwords = mul i64 %mn, {8 * words.PARAMETER_WORDS}
   {field("%mparameter", "%parameters", "%mwords")}
-  %mplace = getelementptr ptr, ptr %outs, i64 %m
-  %mmore = icmp slt i64 %m, %outputs
-  br i1 %mmore, label %owning, label %start
-owning:
   {loaded("%mrank", "i64", "%mparameter", 8 * words.RANK)}
-  br i1 %allocate, label %new, label %keep
-keep:
-  %kept = load ptr, ptr %mplace
-  call void @Py_IncRef(ptr %kept)
-  br label %owned
-new:
   {loaded("%mdtype", "ptr", "%mparameter", 8 * words.DTYPE)}
   %mrank32 = trunc i64 %mrank to i32
   call void @Py_IncRef(ptr %mdtype)
   %array = call ptr @new_array({_NEW_ARGUMENTS})
+  %mplace = getelementptr ptr, ptr %outs, i64 %m
   store ptr %array, ptr %mplace
   %no_memory = icmp eq ptr %array, null
   br i1 %no_memory, label %undo, label %owned
 undo:
-  store i64 0, ptr %busy
+  %unused = call i64 @ended(ptr %plan, ptr %frame, i64 0)
   call void @drop(ptr %outs, i64 %m)
   ret ptr null
 owned:
-  %mo = phi ptr [%kept, %keep], [%array, %new]
-  {loaded("%mdata", "ptr", "%mo", words.ARRAY_DATA)}
-  %mslot = getelementptr ptr, ptr %slots, i64 %mn
+  {loaded("%mdata", "ptr", "%array", words.ARRAY_DATA)}
+  %mslot = getelementptr ptr, ptr %results, i64 %m
   store ptr %mdata, ptr %mslot
   %mwalk1 = getelementptr i64, ptr %mwalk, i64 %mrank
   %m1 = add i64 %m, 1
@@ -250,21 +248,41 @@ start:
   br i1 %long, label %release, label %short
 short:
   %r0 = call i64 @run(ptr %frame)
-  br label %ended
+  %code0 = call i64 @ended(ptr %plan, ptr %frame, i64 %r0)
+  %good0 = icmp eq i64 %code0, 0
+  br i1 %good0, label %finish, label %refused
 release:
+  {loaded("%owner", "ptr", "%binding", 8 * words.OWNER)}
+  call void @Py_IncRef(ptr %owner)
   %r1 = call i64 @released(ptr %frame)
-  br label %ended
-ended:
-  %code = phi i64 [%r0, %short], [%r1, %release]
-  store i64 0, ptr %busy
-  %good = icmp eq i64 %code, 0
-  br i1 %good, label %results, label %refused
+  %code1 = call i64 @ended(ptr %plan, ptr %frame, i64 %r1)
+  %good1 = icmp eq i64 %code1, 0
+  br i1 %good1, label %let_go, label %refused
+let_go:
+  call void @Py_DecRef(ptr %owner)
+  br label %finish
 refused:
-  call void @drop(ptr %outs, i64 %outputs)
+  %code = phi i64 [%code0, %short], [%code1, %release]
+  %lent = phi ptr [null, %short], [%owner, %release]
   %raised = icmp eq i64 %code, {INTERRUPTED}
-  br i1 %raised, label %error, label %slow"""
+  br i1 %raised, label %over, label %explain
+explain:
+  {loaded("%binder", "ptr", "%binding", 8 * words.OWNER)}
+  %number = call ptr @PyLong_FromLongLong(i64 %code)
+  %nothing = icmp eq ptr %number, null
+  br i1 %nothing, label %over, label %say
+say:
+  store ptr %binder, ptr %told
+  {stored("ptr %number", "%second", "%told", 8)}
+  %never = call ptr @PyObject_Vectorcall(ptr @failed, ptr %told, i64 2, ptr null)
+  call void @Py_DecRef(ptr %number)
+  br label %over
+over:
+  call void @drop(ptr %outs, i64 %outputs)
+  call void @Py_DecRef(ptr %lent)
+  ret ptr null"""
 
-_RESULTS: Final = f"""results:
+_RESULTS: Final = f"""finish:
   %single = icmp eq i64 %outputs, 1
   br i1 %single, label %alone, label %pack
 alone:

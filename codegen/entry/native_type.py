@@ -1,7 +1,7 @@
 """Calls without Python: a type whose objects enter native code directly, and their tables.
 
 The entry (`entry_ir.py`) takes calls whose arrays need no conversion and whose sizes were seen
-before; all others, and all that fail, go to the Python path, which converts or explains.
+before; all others go to the Python path, which converts or explains.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ctypes
 import sys
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tensorad.codegen.entry import checks_ir as words
 from tensorad.codegen.entry import entry_ir
 from tensorad.codegen.entry.abi_probe import is_supported, new_array_address
 from tensorad.codegen.entry.checks_ir import BINDING_WORDS, PARAMETER_WORDS
+from tensorad.codegen.entry.frames_ir import frame_library
 from tensorad.codegen.target import link
 from tensorad.codegen.threads import settings_version
 from tensorad.codegen.threads.pool import driver
@@ -67,8 +68,6 @@ class NativeType:
         self.offset = base.__basicsize__
         self.code = _entry(base, self.offset + 8, new_array)
         self.entry = self.code.addresses["call"]
-        prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-        self.take = prototype(self.code.addresses["take"])
         self.type = self._make(base)
 
     def _make(self, base: type) -> type:
@@ -111,15 +110,17 @@ def _entry(base: type, record_offset: int, new_array: int) -> link.Library:
         "none": None,
         "out_name": name,
         "slow": base.__dict__["__call__"],
+        "failed": _failed,
     }
     _kept.extend([*objects.values(), base])
     addresses.update({n: id(o) for n, o in objects.items()})
     addresses["settings_version"] = settings_version.ADDRESS
     addresses["new_array"] = new_array
-    for name in ("run", "released"):
-        addresses[name] = driver().library.addresses[name]
+    for library, names in ((driver().library, ("run", "released")),
+                           (frame_library(), ("take", "ended"))):  # fmt: skip
+        addresses.update({name: library.addresses[name] for name in names})
     text = entry_ir.stub_text(record_offset)
-    return link.load(text, ("call", "take"), (), opt=0, addresses=addresses)
+    return link.load(text, ("call",), (), opt=0, addresses=addresses)
 
 
 _kept: list[object] = []
@@ -127,25 +128,31 @@ _kept: list[object] = []
 
 
 class Frames(Protocol):
-    """The memory plan of one binding, whose frames calls take in turn."""
+    """The frames of the calls of one binding."""
 
-    @property
-    def table(self) -> int:
-        """The address of the list of frames; it ends with 0."""
+    address: int
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a call is running in one of the frames."""
+    def error(self, code: int) -> BaseException:
+        """What stopped the call that returned a code."""
 
 
 class Binding:
-    """What the arrays of a call must be in numbers, and where such calls find their frames."""
+    """What the arrays of a call must be in numbers, and where such calls find their frames.
+
+    A call that gives the interpreter's lock away holds a reference to it meanwhile.
+    """
 
     def __init__(
-        self, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], frames: Frames, then: int
-    ) -> None:
-        """`sizes`: bytes of one element, by array; `then`: the version of the settings when all was
-        checked."""
+        self, shapes: Sequence[tuple[int, ...]], inputs: int, sizes: Sequence[int],
+        frames: Frames, then: int,
+    ) -> None:  # fmt: skip
+        """What is given.
+
+        Args:
+            shapes: of all arrays, the first `inputs` ones those that are read.
+            sizes: bytes of one element, by array.
+            then: the version of the settings when all was checked.
+        """
         self.version = then
         self.shapes = tuple(shapes)
         self.frames = frames
@@ -154,10 +161,13 @@ class Binding:
         self.size_bytes = [prod(s) * size for s, size in zip(shapes, sizes, strict=True)]
         self._bytes = (ctypes.c_int64 * len(self.size_bytes))(*self.size_bytes)
         self.words = (ctypes.c_int64 * BINDING_WORDS)()
-        self.words[words.FRAMES] = frames.table
+        self.words[words.FRAMES] = frames.address
         self.words[words.EXTENTS] = ctypes.addressof(self._extents)
+        before = sum([len(shape) for shape in shapes[:inputs]])
+        self.words[words.MADE_EXTENTS] = ctypes.addressof(self._extents) + 8 * before
         self.words[words.BYTES] = ctypes.addressof(self._bytes)
         self.words[words.BINDING_VERSION] = then
+        self.words[words.OWNER] = id(self)
 
     def allow(self, *, allocates: bool, releases: bool) -> None:
         """Whether native calls may make the outputs and give the interpreter's lock away."""
@@ -167,6 +177,11 @@ class Binding:
     @property
     def address(self) -> int:
         return ctypes.addressof(self.words)
+
+
+def _failed(binding: Binding, code: int) -> NoReturn:
+    """Raise what stopped a call; native calls end here."""
+    raise binding.frames.error(code)
 
 
 class Record:
@@ -191,8 +206,6 @@ class Record:
             self._words[at + words.FLAGS] = words.READY if is_input else words.WRITABLE
             self._words[at + words.IS_BOOL] = is_input and dtype.kind == "b"
         self._bindings: list[Binding] = []
-        self._retired: list[Binding] = []
-        """Bindings that calls may still be using."""
         self._list: ctypes.Array[ctypes.c_int64]
         self._show()
 
@@ -208,11 +221,9 @@ class Record:
         """Let native calls use a binding, in place of an older one of the same shapes."""
         with _guard.lock:
             others = [b for b in self._bindings if b.shapes != binding.shapes]
-            kept = [binding, *others[: MAX_BINDINGS - 1]]
-            gone = [b for b in self._bindings if b not in kept]
-            self._bindings = kept
+            gone, self._bindings = self._bindings, [binding, *others[: MAX_BINDINGS - 1]]
             self._show()
-            self._retired = [b for b in (*self._retired, *gone) if b.frames.is_busy]
+            del gone  # native calls see the new list by now
 
     def _show(self) -> None:
         """Native calls read the list while they hold the interpreter's lock: one store swaps it."""

@@ -38,11 +38,9 @@ its free bytes begin, where they end."""
 REGION_WORDS: Final = 4
 RECORD_STEP: Final = 35
 """Where `codegen/threads/activations_ir.py` is, for calls that take memory in order, or null."""
-CALL_WORDS: Final = 38
+CALL_WORDS: Final = 36
 SCRATCH_WORD: Final = SCRATCH - VALUE
 """Where a kernel finds its thread's block: in words after the two that hold an error."""
-BUSY, VERSION = CALL_WORDS - 2, CALL_WORDS - 1
-"""Words of the native entry: whether a call uses the block, and the settings it was made for."""
 OUT_OF_MEMORY: Final = -1
 """What stands in place of a check's number where memory may not be taken."""
 RAISED: Final = -2

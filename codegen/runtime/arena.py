@@ -21,8 +21,6 @@ from tensorad.process import Guard
 Array = np.ndarray[Any, np.dtype[Any]]
 LARGE_BYTES: Final = 1 << 21
 """Outputs from this size on come from kept blocks: fresh pages are 3 to 11 times slower."""
-LARGE_PAGE: Final = 1 << 21
-"""Bytes of a large page of x86-64, and of aarch64 with pages of 4 KiB otherwise."""
 KEPT_BLOCKS: Final = 3
 KEPT_BYTES: Final = 1 << 30
 
@@ -109,22 +107,10 @@ def new_bytes(size_bytes: int) -> Array:
         ) from error
 
 
-def aligned(block: Array, size_bytes: int, alignment: int = ALIGNMENT) -> Array:
-    """The bytes of a block from its first address that is a multiple of `alignment`."""
-    start = -block.ctypes.data % alignment
+def aligned(block: Array, size_bytes: int) -> Array:
+    """The bytes of a block from its first address that is a multiple of `ALIGNMENT`."""
+    start = -block.ctypes.data % ALIGNMENT
     return block[start : start + size_bytes]
-
-
-def scratch_block(size_bytes: int) -> Array:
-    """Bytes for scratch memory; from half a large page on they start at a large page.
-
-    Panels as large as the second cache then lie in it without gaps, and need one entry of the
-    table of pages. NumPy asks for large pages, where there are some, for blocks of 4 MiB and more.
-    """
-    if size_bytes < LARGE_PAGE // 2:
-        return aligned(new_bytes(size_bytes), size_bytes)
-    block = new_bytes(max(size_bytes + LARGE_PAGE, 2 * LARGE_PAGE))
-    return aligned(block, size_bytes, LARGE_PAGE)
 
 
 _guard = Guard()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tensorad import config
 from tensorad.codegen.cost.call_length import LONG_POINTS, SLICE_POINTS, points_run
-from tensorad.codegen.entry.checks_ir import MAX_FRAMES
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.ir import LoopProgram
 from tensorad.codegen.loops.scratch import scratch_bytes
@@ -25,7 +25,14 @@ from tensorad.codegen.runtime.failures import (
     too_deep,
     too_large,
 )
-from tensorad.codegen.runtime.frames import Frame, Program, Template
+from tensorad.codegen.runtime.frames import (
+    LARGE_ARENA,
+    Failure,
+    Frames,
+    Program,
+    Template,
+    Words,
+)
 from tensorad.codegen.runtime.kernel_cache import checks_of
 from tensorad.codegen.runtime.lifetimes import find_buffers
 from tensorad.codegen.runtime.routines import (
@@ -35,7 +42,7 @@ from tensorad.codegen.runtime.routines import (
     word_value,
 )
 from tensorad.codegen.runtime.step_table import StepTable
-from tensorad.codegen.threads.pool import driver, pool_for
+from tensorad.codegen.threads import native_settings
 from tensorad.codegen.threads.settings_version import current_version
 from tensorad.errors import BoundsError, InternalError
 from tensorad.ir.analysis.sizes import shape_values
@@ -45,73 +52,62 @@ from tensorad.process import Guard
 
 KEPT_LAYOUTS: Final = 16
 """Bindings of symbolic sizes whose memory plans are kept."""
-LARGE_ARENA: Final = 1 << 26
-"""Arenas from this size on are kept for the sizes used last only, and one at a time."""
-
-
-TakeFrame = Callable[[int], int | None]
-
-
-class Failure(NamedTuple):
-    """What stopped a call: a step, with what a check found there.
-
-    Attributes:
-        code: of the check, or `OUT_OF_MEMORY`, or `RAISED` and less, one for each exception.
-        value, extent: an index, and the extent of its axis.
-        depth: activations of definitions; `allowed`: bytes that the call may take.
-        words: sizes and counters where the step runs.
-    """
-
-    step: int
-    code: int
-    value: int
-    extent: int
-    depth: int
-    allowed: int
-    words: Sequence[int]
 
 
 class Steps(NamedTuple):
-    """What a call does besides its checks, in order; `new` where `take` raises IndexError."""
+    """What a call on a plan does besides its checks.
 
-    take: Callable[[], Frame]
-    new: Callable[[], Frame]
-    prepare: Callable[[Frame, int], None]
-    run: Callable[[int], int]
-    fail: Callable[[Frame], None]
-    give: Callable[[Frame], None]
+    Attributes:
+        layout: to be prepared first if that is out of date.
+        words: the type of the table of addresses.
+        reach, address, error: of `Frames`.
+    """
+
+    layout: Layout
+    words: type[Words]
+    reach: Callable[[int, object, object], int]
+    address: int
+    error: Callable[[int], BaseException]
 
 
 _guard = Guard()
-"""Held while frames that native calls may take come or go; one for all, so that a forked child can
-have a new one."""
+"""Held while a plan gets its frames; one for all, so that a forked child can have a new one."""
 
 
 class Layout:
-    """The memory plan of one binding of the sizes, with its frames."""
+    """The memory plan of one binding of the sizes, with its frames.
+
+    Attributes:
+        prepared: the version of the settings that native code has been told for it.
+    """
 
     def __init__(self, program: Executable, sizes: Mapping[Expr, int]) -> None:
         self._program = program
         self.numbers = dict(sizes)
+        self.prepared = 0
         offsets, self._bytes = plan_arena(program.temporaries, sizes)
         words = [word_value(w, sizes) for w in program.words]
         routines = program.routine_table(sizes)
         self.scratch_bytes = max([scratch_bytes(k, sizes) for k in program.with_scratch], default=0)
         """What each thread needs for itself."""
-        self.template = Template(
+        self._template = Template(
             program.shared, words, offsets, self._bytes, self.scratch_bytes, routines
         )
-        """What frames are at first."""
-        self._free: deque[Frame] = deque()
-        """Frames that no call uses, where there are no native calls."""
-        self._shared: dict[int, Frame] = {}
-        """By address, the frames native calls may take as well."""
-        self._shown = (ctypes.c_int64 * (MAX_FRAMES + 1))()
+        self._frames: Frames | None = None
 
     @property
-    def table(self) -> int:
-        """The address of the list of frames, for native calls; it ends with 0."""
-        return ctypes.addressof(self._shown)
+    def frames(self) -> Frames:
+        """The frames of calls, from the first call on."""
+        if self._frames is None:
+            made = Frames(self._template, self._program, self._points // SLICE_POINTS)
+            with _guard.lock:  # all threads have the same ones
+                self._frames = self._frames or made
+        return self._frames
+
+    def prepare(self, now: int) -> None:
+        """Have native code know the settings, of this version or a later one."""
+        native_settings.follow(shares=self._program.is_parallel, grows=self._program.grows)
+        self.prepared = now
 
     @cached_property
     def _points(self) -> int:
@@ -135,69 +131,15 @@ class Layout:
         program = self._program
         return self._bytes + program.threads * self.scratch_bytes + program.constant_bytes
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a call is running in one of the frames."""
-        return any(frame.call[block.BUSY] for frame in list(self._shared.values()))
-
     def steps(self) -> Steps:
         """The parts of `Executable.run` on this plan."""
-        program = self._program
-        private = program.take is None
-        return Steps(
-            self._free.pop if private else self.take,
-            self._frame,
-            partial(program.prepare, self.scratch_bytes),
-            program.driver.run,
-            program.fail,
-            self._free.append if private and self._bytes < LARGE_ARENA else self.give,
-        )
-
-    def take(self) -> Frame:
-        """A frame for one call."""
-        if self._program.take is not None:
-            return self._take_shared(self._program.take)
-        try:
-            return self._free.pop()
-        except IndexError:
-            return self._frame()
-
-    def _frame(self) -> Frame:
-        frame = Frame(self.template, grows=self._program.grows)
-        frame.call[block.SLICES] = self._points // SLICE_POINTS
-        return frame
-
-    def _take_shared(self, take: TakeFrame) -> Frame:
-        found = take(self.table)
-        if found:
-            return self._shared[found]
-        frame = self._frame()
-        frame.call[block.BUSY] = 1
-        with _guard.lock:
-            count = len(self._shared)
-            if count < MAX_FRAMES and (self._bytes < LARGE_ARENA or not count):
-                self._shared[frame.address] = frame
-            # all of them: a fork may have come between these two lines in another thread
-            self._shown[: len(self._shared)] = list(self._shared)
-        return frame
-
-    def give(self, frame: Frame) -> None:
-        """Keep the frame for a later call."""
-        if self._program.take is not None:
-            frame.call[block.BUSY] = 0
-        elif self._bytes < LARGE_ARENA or not self._free:
-            self._free.append(frame)
+        frames = self.frames
+        return Steps(self, self._program.addresses, frames.reach, frames.address, frames.error)
 
     def forget_large(self) -> None:
-        """Give a large arena back to the system."""
-        if self._bytes < LARGE_ARENA:
-            return
-        self._free.clear()
-        with _guard.lock:
-            self._shown[:] = [0] * (MAX_FRAMES + 1)  # nobody takes one while they are looked at
-            used = {n: f for n, f in self._shared.items() if f.call[block.BUSY]}
-            self._shared = used
-            self._shown[: len(used)] = list(used)
+        """Give large frames that no call uses back to the system."""
+        if self._bytes >= LARGE_ARENA and self._frames is not None:
+            self._frames.leave()
 
 
 class Executable:
@@ -210,17 +152,9 @@ class Executable:
     def __init__(
         self,
         program: LoopProgram,
-        take: TakeFrame | None = None,
         compiler: Compiler | None = None,
     ) -> None:
-        """A program ready to run.
-
-        Args:
-            take: takes a free frame of a list of frames that native calls use too.
-            compiler: has the kernels already, in order.
-        """
-        self.take = take
-        self.driver = driver()
+        """A program ready to run; `compiler` has the kernels already, in order."""
         self.inputs, self.outputs = program.inputs, program.outputs
         self._slots: dict[Tensor, int] = {}
         for t in (*program.inputs, *program.outputs):
@@ -228,6 +162,8 @@ class Executable:
                 raise InternalError(f"{t.name} is given two slots of one call")
             self._slots[t] = len(self._slots)
         self.n_arguments = len(self._slots)
+        self.addresses: type[Words] = ctypes.c_int64 * self.n_arguments
+        """The table of addresses that a call is given."""
         inside = alias_temporaries(program) if program.is_straight else {}
         buffers = find_buffers(program.nodes, dict.fromkeys((*self._slots, *inside)))
         self.temporaries = buffers.temporaries
@@ -258,12 +194,12 @@ class Executable:
         """The symbolic sizes that a call is given."""
         self.repeats = not program.is_straight
         constants = [self._constants[t].ctypes.data for t in buffers.constants]
+        self._is_parallel = bool((self.steps[:, 2] == block.PARALLEL).any())
         self.shared = Program(
             self.steps, self.indices, self.inside, self.n_arguments, len(self._slots),
-            len(buffers.dynamic), constants, self.repeats,
+            len(buffers.dynamic), constants, self.repeats, self._is_parallel,
         )  # fmt: skip
         """What all frames share."""
-        self._is_parallel = bool((self.steps[:, 2] == block.PARALLEL).any())
         self.kernels = program.kernels
         self._layouts: OrderedDict[tuple[int, ...], Layout] = OrderedDict()
 
@@ -322,74 +258,47 @@ class Executable:
         return [life.tensor for life in every]
 
     @property
-    def n_steps(self) -> int:
-        """How many steps there are."""
-        return len(self.steps)
-
-    @property
     def is_parallel(self) -> bool:
         """Whether threads may share loops."""
         return self._is_parallel
 
     def run(
         self, layout: Layout, addresses: list[int], now: int | None = None,
-        read: Callable[[Frame], None] | None = None,
+        read: Callable[[Words], None] | None = None,
     ) -> None:  # fmt: skip
         """Run all steps on arrays at these addresses (inputs, then outputs).
 
         Args:
             now: the version of the settings when the call began, if it began before this.
-            read: looks at the memory of the call before another call may have it.
+            read: looks at the call block before another call may have it.
         Raises:
             BoundsError: a data-dependent index lies outside its tensor.
         """
         if now is None:
             now = current_version()
-        frame = layout.take()
-        frame.slots[: self.n_arguments] = addresses  # type: ignore[assignment]  # invariant lists
-        call = frame.call
-        if call[block.VERSION] != now:
-            self.prepare(layout.scratch_bytes, frame, now)
-        try:
-            if self.driver.run(frame.address):
-                self.fail(frame)
-            if read is not None:
-                read(frame)
-        finally:  # handlers of signals run in a long call
-            layout.give(frame)
+        if layout.prepared != now:
+            layout.prepare(now)
+        frames, given = layout.frames, self.addresses(*addresses)
+        if read is None:
+            code = frames.reach(frames.address, given, None)
+        else:
+            code = frames.kept(given, read)
+        if code:
+            raise frames.error(code)
 
-    def prepare(self, scratch_bytes: int, frame: Frame, now: int) -> None:
-        """Have the frame run on as many threads as the settings say now."""
-        threads = self.threads
-        frame.call[block.THREADS] = threads
-        frame.call[block.POOL] = pool_for(threads)
-        if scratch_bytes:
-            frame.reserve(max(1, threads) * scratch_bytes)
-        if self.grows:
-            frame.heap[0] = config.bytes_left()
-        frame.call[block.VERSION] = now
+    @cached_property
+    def word_counts(self) -> Array:
+        """Of each step the words where it runs that errors may show."""
+        return np.array([self._word_count(n) for n in range(len(self.steps))], np.int64)
 
-    def fail(self, frame: Frame) -> None:
-        """Raise what a call found."""
-        call = frame.call
-        step = call[block.STEP]
-        now = (ctypes.c_int64 * self.word_count(step)).from_address(call[block.NOW_SIZES])
-        told = Failure(
-            step=step,
-            code=call[block.CODE],
-            value=call[block.VALUE],
-            extent=call[block.EXTENT],
-            depth=call[block.DEPTH],
-            allowed=frame.heap[0],
-            words=list(now),
-        )
-        error = self.error(told)
-        if step in self._table.taking or told.code == block.OUT_OF_MEMORY:
-            frame.release_chunks()
-        raise error
+    @cached_property
+    def places(self) -> Array:
+        """Of each step the first of the places where a call may end: one, and one for each of its
+        checks; then the number after all of them."""
+        counts = [1 + self._check_count(n) for n in range(len(self.steps))]
+        return np.array(list(accumulate(counts, initial=1)), np.int64)
 
-    def word_count(self, step: int) -> int:
-        """How many words there are where a step runs, which errors may show."""
+    def _word_count(self, step: int) -> int:
         if step in self._table.reserved:
             return len(self._table.reserved[step].words)
         return len(self._table.where[step].words) if step in self._table.where else 0
@@ -415,7 +324,7 @@ class Executable:
         check = checks_of(found.kernel)[code - 1] if found is not None and code > 0 else None
         return no_longer_known(check)
 
-    def check_count(self, step: int) -> int:
+    def _check_count(self, step: int) -> int:
         """How many checks a step has."""
         found = self._table.where.get(step)
         return 0 if found is None else len(checks_of(found.kernel))

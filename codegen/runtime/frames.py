@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from tensorad.codegen.entry import plan_words as plan
+from tensorad.codegen.entry.frames_ir import frame_library
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.scratch import ALIGNMENT
-from tensorad.codegen.runtime.arena import Array, aligned, new_bytes, scratch_block
+from tensorad.codegen.runtime.arena import Array
 from tensorad.codegen.runtime.routines import RoutineTable
 from tensorad.codegen.threads.activations_ir import record_library
+from tensorad.errors import BoundsError, LimitError
+from tensorad.ir.analysis.sizes import bytes_text
+from tensorad.process import once
 
 _WORD: Final = 8
-CALL_AT: Final = ALIGNMENT // _WORD
+CALL_AT: Final = plan.CALL_AT // _WORD
 """The word of a frame where its call block begins; those before belong to native code."""
+KEPT_FRAMES: Final = 16
+"""Frames of a plan that stay when no call uses them; of large ones a single one."""
+LARGE_ARENA: Final = 1 << 26
+"""Frames from this size on are kept for the sizes used last only, and one at a time."""
 
 Words = ctypes.Array[ctypes.c_int64]
 
@@ -32,6 +41,7 @@ class Program(NamedTuple):
         n_dynamic: tensors of which only the run tells the size.
         constants: addresses of constants, in the slots after the arguments.
         repeats: whether only the run tells how long a call takes.
+        shares: whether threads may share loops.
     """
 
     steps: Array
@@ -42,6 +52,7 @@ class Program(NamedTuple):
     n_dynamic: int
     constants: Sequence[int]
     repeats: bool
+    shares: bool
 
 
 class Template:
@@ -53,7 +64,6 @@ class Template:
     Attributes:
         words: at first; those numbered in `moved` count from the frame's address.
         size_bytes: of a frame, temporaries included.
-        slots_at, heap_at: where slots begin, and the words `HEAP`.
     """
 
     def __init__(
@@ -69,23 +79,23 @@ class Template:
         what each thread needs for itself."""
         self.program = program
         self.routines = routines
-        self.slots_at = CALL_AT + block.CALL_WORDS
-        sizes_at = self.slots_at + max(1, program.n_slots)
-        self.heap_at = sizes_at + max(1, len(sizes))
-        self.heap_words = 2 + 2 * program.n_dynamic
-        end = self.heap_at + self.heap_words
+        self.scratch_bytes = scratch_bytes
+        slots_at = CALL_AT + block.CALL_WORDS
+        sizes_at = slots_at + max(1, program.n_slots)
+        heap_at = sizes_at + max(1, len(sizes))
+        end = heap_at + 2 + 2 * program.n_dynamic
         arena_at = -(-end * _WORD // ALIGNMENT) * ALIGNMENT
         self.size_bytes = arena_at + -(-arena_bytes // ALIGNMENT) * ALIGNMENT
         self.words = np.zeros(end, np.int64)
         self.words[sizes_at : sizes_at + len(sizes)] = sizes
-        first = self.slots_at + program.n_arguments
+        first = slots_at + program.n_arguments
         inner = first + len(program.constants)
         self.words[first:inner] = program.constants
         self.words[inner : inner + len(offsets)] = [arena_at + o for o in offsets]
         call = {
-            block.SLOTS: _WORD * self.slots_at,
+            block.SLOTS: _WORD * slots_at,
             block.SIZES: _WORD * sizes_at,
-            block.HEAP: _WORD * self.heap_at,
+            block.HEAP: _WORD * heap_at,
             block.STEPS: program.steps.ctypes.data,
             block.COUNT: len(program.steps),
             block.INDICES: program.indices.ctypes.data,
@@ -102,62 +112,178 @@ class Template:
         self.moved = np.array([*own, *range(inner, inner + len(offsets))], np.int64)
 
 
-class Frame:
-    """The memory of one running call.
+class Failure(NamedTuple):
+    """What stopped a call: a step, with what a check found there.
 
     Attributes:
-        call: the call block; `address` its address.
-        slots: addresses of tensors, those of arguments first.
-        heap: what may be taken, what is, and tensors of which only the run tells the size.
+        code: of the check, or `OUT_OF_MEMORY`, or `RAISED` and less, one for each exception.
+        value, extent: an index, and the extent of its axis.
+        depth: activations of definitions; `allowed`: bytes that the call may take.
+        words: sizes and counters where the step runs.
     """
 
-    def __init__(self, template: Template, *, grows: bool) -> None:
-        """`grows`: whether a call takes memory while it runs."""
+    step: int
+    code: int
+    value: int
+    extent: int
+    depth: int
+    allowed: int
+    words: Sequence[int]
+
+
+class Explains(Protocol):
+    """A program that words what stopped a call.
+
+    Attributes:
+        word_counts: of each step, words that errors may show.
+        places: of each step the first of the places where a call may end, and the number of all.
+    """
+
+    @property
+    def word_counts(self) -> Array: ...
+
+    @property
+    def places(self) -> Array: ...
+
+    def error(self, f: Failure) -> BaseException: ...
+
+    def error_at(self, step: int, code: int) -> BaseException: ...
+
+
+class _Native(NamedTuple):
+    """Native functions that are called with the interpreter's lock held; see `frames_ir.py`."""
+
+    reach: Callable[[int, object, object], int]
+    ended: Callable[[int, int, int], int]
+    leave: Callable[[int], None]
+
+
+@once
+def _native() -> _Native:
+    addresses, pointer, word = frame_library().addresses, ctypes.c_void_p, ctypes.c_int64
+    return _Native(
+        ctypes.PYFUNCTYPE(word, pointer, pointer, pointer)(addresses["reach"]),
+        ctypes.PYFUNCTYPE(word, pointer, pointer, word)(addresses["ended"]),
+        ctypes.PYFUNCTYPE(None, pointer)(addresses["leave"]),
+    )
+
+
+class Frames:
+    """The frames of a plan, and what stopped its calls, whoever makes them.
+
+    Attributes:
+        address: of the words that native code reads.
+        reach: runs a call, given that address, the addresses of arrays, and where to leave its call
+            block, or None. Answers a code, or raises what a handler of signals raises meanwhile.
+    """
+
+    def __init__(self, template: Template, program: Explains, slices: int) -> None:
+        """`slices`: see `call_block.SLICES`."""
         self._template = template
-        self._memory = aligned(new_bytes(template.size_bytes), template.size_bytes)
-        base = self._memory.ctypes.data
-        words = self._memory[: _WORD * len(template.words)].view(np.int64)
-        words[:] = template.words
-        words[template.moved] += base
-        self.call = _words(base, CALL_AT, block.CALL_WORDS)
-        self.slots = _words(base, template.slots_at, max(1, template.program.n_slots))
-        self.heap = _words(base, template.heap_at, template.heap_words)
-        if grows:
-            weakref.finalize(self, _release, self._memory, self.heap, self.call)
-        self.address = ctypes.addressof(self.call)
-        self._scratch: Array | None = None
+        self._program = program
+        template.words[CALL_AT + block.SLICES] = slices
+        kept = 1 if template.size_bytes >= LARGE_ARENA else KEPT_FRAMES
+        self.idle = (ctypes.c_int64 * kept)()
+        """Addresses of frames that no call uses, or 0."""
+        self._counts, self._places = program.word_counts, program.places
+        self._record_words = plan.FAILURE_HEAD + int(self._counts.max(initial=0))
+        self._words = (ctypes.c_int64 * plan.PLAN_WORDS)()
+        shared = template.program
+        told = {
+            plan.FRAME_BYTES: template.size_bytes,
+            plan.TEMPLATE: template.words.ctypes.data,
+            plan.TEMPLATE_WORDS: len(template.words),
+            plan.MOVED: template.moved.ctypes.data,
+            plan.MOVED_WORDS: len(template.moved),
+            plan.ARGUMENTS: shared.n_arguments,
+            plan.DYNAMIC: shared.n_dynamic,
+            plan.SHARES: int(shared.shares),
+            plan.SCRATCH_BYTES: template.scratch_bytes,
+            plan.IDLE: ctypes.addressof(self.idle),
+            plan.KEPT: kept,
+            plan.FAILURE_WORDS: self._record_words,
+            plan.WORD_COUNTS: self._counts.ctypes.data,
+            plan.PLACES: self._places.ctypes.data,
+        }
+        for n, word in told.items():
+            self._words[n] = word
+        self.address = ctypes.addressof(self._words)
+        native = _native()
+        self.reach = native.reach
+        self._ended = native.ended
+        weakref.finalize(self, _end, self._words, self.idle).atexit = False
 
-    def reserve(self, size_bytes: int) -> None:
-        """Have at least this much scratch memory; pages are touched when threads use them."""
-        if self._scratch is None or self._scratch.nbytes < size_bytes:
-            self._scratch = scratch_block(size_bytes)
-            self.call[block.SCRATCH] = self._scratch.ctypes.data
+    def kept(self, addresses: Words, read: Callable[[Words], None]) -> int:
+        """Run a call, and show its call block before another call may have it."""
+        at = ctypes.c_int64()
+        code = self.reach(self.address, addresses, ctypes.byref(at))
+        if code:
+            return code
+        try:
+            read((ctypes.c_int64 * block.CALL_WORDS).from_address(at.value))
+        finally:
+            self._ended(self.address, at.value, 0)
+        return 0
 
-    def release_chunks(self) -> None:
-        """Give back what activations and records had."""
-        _release_chunks(self.heap, self.call)
+    def leave(self) -> None:
+        """Give back to the system what no call uses."""
+        _native().leave(self.address)
+
+    def has_told(self, code: int) -> bool:
+        """Whether a call may have returned a code."""
+        place, number = code >> plan.NUMBER_BITS, code & ((1 << plan.NUMBER_BITS) - 1)
+        known = 1 <= place < self._places[-1] and 1 <= number <= self._words[plan.TICKET]
+        return code == plan.NO_FRAME or bool(known)
+
+    def error(self, code: int) -> BaseException:
+        """What stopped the call that returned a code, to be raised.
+
+        Returns:
+            BoundsError: an index from data lies outside of its tensor.
+            LimitError: the call would exceed TENSORAD_MAX_BYTES, or the system has no memory.
+            what a function of Python has raised; that is to be asked once.
+        """
+        if code == plan.NO_FRAME:
+            return LimitError(
+                f"the system has no memory for a call, {bytes_text(self._template.size_bytes)} "
+                "besides its arrays.",
+                hint="use smaller sizes, or fewer threads that call at once; lower "
+                "TENSORAD_MAX_BYTES to be told earlier.",
+            )
+        place, number = code >> plan.NUMBER_BITS, code & ((1 << plan.NUMBER_BITS) - 1)
+        step = int(np.searchsorted(self._places, place, side="right")) - 1
+        found = self._record(number)
+        if found is None:
+            return self._program.error_at(step, place - int(self._places[step]))
+        return self._program.error(found)
+
+    def _record(self, number: int) -> Failure | None:
+        """What a failure found; None if others have its record by now, or there is none."""
+        records = self._words[plan.FAILURES]
+        if not records:
+            return None
+        at = records + _WORD * self._record_words * (number % plan.RECORDS)
+        row = (ctypes.c_int64 * self._record_words).from_address(at)
+        found = list(row)
+        if found[plan.NUMBER] != number or row[plan.NUMBER] != number:
+            return None
+        step, code, value, extent, depth, allowed = found[plan.STEP : plan.FAILURE_HEAD]
+        words = found[plan.FAILURE_HEAD :][: int(self._counts[step])]
+        return Failure(step, code, value, extent, depth, allowed, words)
 
 
-def _words(base: int, at: int, count: int) -> Words:
-    return (ctypes.c_int64 * count).from_address(base + _WORD * at)
+def unknown_code(name: str, code: int) -> BoundsError:
+    """No call has returned this."""
+    return BoundsError(
+        f"no call of {name} has returned the code {code}.",
+        hint="ask for the error of a code other than 0 that its function has returned.",
+    )
 
 
-def _release(memory: Array, heap: Words, call: Words) -> None:
-    """Give back what a frame's calls have reserved; `memory` is where the words are."""
-    for address in heap[2::2]:
-        _free(address)
-    _release_chunks(heap, call)
-
-
-def _release_chunks(heap: Words, call: Words) -> None:
-    for region in (block.STACK, block.RECORDS):
-        chunk = call[region]
-        while chunk:
-            following, size_bytes = (ctypes.c_int64 * 2).from_address(chunk)
-            heap[1] -= size_bytes
-            _free(chunk)
-            chunk = following
-        call[region : region + block.REGION_WORDS] = [0] * block.REGION_WORDS
+def _end(words: Words, idle: Words) -> None:
+    """Give back a plan's frames and records; `idle` is where the words have the frames."""
+    _native().leave(ctypes.addressof(words))
+    _free(words[plan.FAILURES])
 
 
 _free: Final = ctypes.CDLL(None).free

@@ -16,7 +16,7 @@ from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.runtime.arena import Array, OutputBlocks
 from tensorad.codegen.runtime.arguments import Parameter, addresses_of
 from tensorad.codegen.runtime.executable import Executable, Layout
-from tensorad.codegen.runtime.frames import Frame
+from tensorad.codegen.runtime.frames import Words
 from tensorad.codegen.runtime.record_layout import WORD, Kind, kinds_of
 from tensorad.codegen.runtime.record_values import RecordParameter, Stored, encoded
 from tensorad.collector import old_objects_at_rest
@@ -274,9 +274,9 @@ class RecordCalls:
                 inputs.append(p.fitted(a))
         found: list[Array] = [b.array(s) for b, s in zip(self._blocks, shapes, strict=True)]
 
-        def read(frame: Frame) -> None:
+        def read(call: Words) -> None:
             wanted = [(found[n], self._types[n]) for n in self._handles]
-            made = decoded(wanted, frame.call, given, numbers, makers)
+            made = decoded(wanted, call, given, numbers, makers)
             for n, a in zip(self._handles, made, strict=True):
                 found[n] = a
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad.codegen.entry.checks_ir import ARRAY_DATA
-from tensorad.codegen.llvm.call_block import VERSION
 from tensorad.codegen.runtime.arguments import layout_matches, word_at
 from tensorad.codegen.runtime.executable import Steps
 from tensorad.process import memoised
@@ -82,20 +81,15 @@ def call_text(count: int, results: int, *, given: bool) -> str:
         [
             "def make(wanted, size_bytes, array, word, steps):",
             *unpacked,
-            "    take, new, prepare, run, fail, give = steps",
+            "    layout, table, reach, address, error = steps",
             "    def call(then, arrays, results):",
             *[f"        {side}= {given_as}" for side, given_as in sides if side],
             f"        if not ({fits}): return False",
             *found,
             *apart,
-            "        try: frame = take()",
-            "        except IndexError: frame = new()",
-            "        slots = frame.slots",
-            *[f"        slots[{n}] = p{n}" for n in numbers],
-            f"        if frame.call[{VERSION}] != then: prepare(frame, then)",
-            "        try:",
-            "            if run(frame.address): fail(frame)",
-            "        finally: give(frame)",
+            "        if layout.prepared != then: layout.prepare(then)",
+            f"        code = reach(address, table({', '.join([f'p{n}' for n in numbers])}), None)",
+            "        if code: raise error(code)",
             "        return True",
             "    return call",
         ]

@@ -16,7 +16,8 @@ ADDRESS: Final = ctypes.addressof(_words)
 """Where the words are."""
 _guard = Guard()
 _is_read = False
-"""Whether native code reads the words: they follow the settings from then on."""
+"""Whether callers without Python read the words: they follow the settings from then on, and not
+only before a call of Python under other settings."""
 
 
 def read_by_native_code() -> int:
@@ -27,15 +28,25 @@ def read_by_native_code() -> int:
     return ADDRESS
 
 
-def _follow() -> None:
-    """Take over the settings; the last one to come finds the newest."""
-    if not _is_read:
-        return
+def follow(*, shares: bool, grows: bool) -> None:
+    """Have the words be the settings of now; the last one to come finds the newest.
+
+    Args:
+        shares, grows: whether calls that follow share loops, and take memory while they run: what
+            no call reads is not found out.
+    """
     with _guard.lock:
-        settings = config.current()
-        _words[POOL] = pool_for(settings.num_threads)
-        _words[THREADS] = settings.num_threads
-        _words[LIMIT] = config.bytes_left()
+        threads = config.current().num_threads
+        if shares:
+            _words[POOL] = pool_for(threads)
+        _words[THREADS] = threads
+        if grows:
+            _words[LIMIT] = config.bytes_left()
+
+
+def _follow() -> None:
+    if _is_read:
+        follow(shares=True, grows=True)
 
 
 config.watch(_follow)

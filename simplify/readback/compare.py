@@ -104,9 +104,9 @@ def demand_equal_tensors(
     verdict = Verdict(False, "none")
     pairs: list[tuple[Expr, Expr]] = []
     try:
-        for one, two in _written_out(one, two, known):
-            pairs.append((one, two))
-            if _are_alike(axes, one, two):
+        for pair in _written_out(one, two, known):
+            pairs.append(pair)
+            if _are_alike(axes, *pair):
                 verdict = Verdict(True, "structure")
                 break
     except Undecided as reason:
@@ -118,9 +118,7 @@ def demand_equal_tensors(
     told(Reading(what, verdict), one, two)
 
 
-def returned(
-    naive: Sequence[Tensor], final: Sequence[Tensor], known: Sequence[Op]
-) -> list[Tensor]:
+def returned(naive: Sequence[Tensor], final: Sequence[Tensor], known: Sequence[Op]) -> list[Tensor]:
     """The final tensors; with TENSORAD_DEBUG=readback each is compared with the naive one.
 
     Raises:
@@ -133,9 +131,7 @@ def returned(
     return list(final)
 
 
-def _written_out(
-    one: Expr, two: Expr, known: Collection[Tensor]
-) -> Iterator[tuple[Expr, Expr]]:
+def _written_out(one: Expr, two: Expr, known: Collection[Tensor]) -> Iterator[tuple[Expr, Expr]]:
     """Both over known tensors; then over those that both read; then over those without formulas.
 
     Raises:

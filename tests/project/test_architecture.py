@@ -176,7 +176,7 @@ ROWS: dict[str, dict[str, set[str]]] = {
         # from loops to machine code
         "llvm": {*_NESTS, "target"},
         "threads": {"loops", "target", "llvm"},
-        "entry": {"target", "llvm", "threads"},
+        "entry": {"loops", "target", "llvm", "threads"},
         "runtime": {"loops", "cost", "target", "llvm", "threads", "entry"},
     },
     "simplify": {

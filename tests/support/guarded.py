@@ -11,14 +11,17 @@ import mmap
 import os
 import sys
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import numpy as np
 
 from tensorad import te
 from tensorad.codegen.directives import Choices
+from tensorad.codegen.entry.frames_ir import frame_library
 from tensorad.codegen.loops.ir import LoopProgram
+from tensorad.codegen.loops.scratch import ALIGNMENT
 from tensorad.codegen.lower import lower_program
-from tensorad.codegen.runtime import arena
+from tensorad.codegen.target import link
 from tensorad.compiled import CompiledFunction
 from tensorad.config import override
 from tensorad.errors import BuildError
@@ -56,11 +59,26 @@ def guarded(shape: tuple[int, ...], dtype: str, at_end: bool) -> Array:
 def guarded_temporaries(at_end: bool) -> None:
     """Temporaries of calls from now on lie between such pages too."""
 
-    def new_bytes(size: int) -> Array:
-        return guarded_bytes(-(-size // arena.ALIGNMENT) * arena.ALIGNMENT, at_end)
+    _at_end[0] = at_end
 
-    for module in (arena, sys.modules["tensorad.codegen.runtime.executable"]):
-        module.new_bytes = new_bytes  # type: ignore[attr-defined]  # there is one
+
+def _reserve(_: int, size: int) -> int:
+    whole = -(-size // ALIGNMENT) * ALIGNMENT
+    return int(guarded_bytes(whole, _at_end[0]).ctypes.data)
+
+
+_at_end = [False]
+_ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)(_reserve)
+_FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
+
+
+def guard_frames() -> None:
+    """Have native code reserve the memory of frames here; it is never given back."""
+    own = {"aligned_alloc": _ALLOCATE, "free": _FREE}
+    found = {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in own.items()}
+    known = link.external_address
+    with patch.object(link, "external_address", lambda name: found.get(name) or known(name)):
+        frame_library()
 
 
 def product(rows: int, columns: int, steps: int) -> tuple[list[Tensor], list[Tensor]]:
@@ -138,6 +156,7 @@ def is_noticed() -> bool:
 
 def main(first: int, last: int, every: bool) -> None:
     assert is_noticed()
+    guard_frames()
     for number, (name, outputs, arrays) in enumerate(cases(first, last)):
         want = interpret(outputs, arrays)
         choices = (

@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from tensorad.codegen.entry import plain_ir
-from tests.support.interleavings.entries import ENTRY, IDLE, RECORDS, FromPython, Plain
+from tensorad.codegen.entry import plan_words as plan
+from tests.support.interleavings.entries import IDLE, PLAN, RECORDS, FromPython, Plain
 
 GOOD: Final = {
     "one place, two threads": Plain([[False, False], [False]]),
@@ -23,9 +23,9 @@ GOOD: Final = {
     "failures": Plain([[True, False], [False, True]]),
     "the end": Plain([[False, True, False]], leaves=True),
     "failures, and one that asks": Plain([[True, True]], asks=2),
-    "from Python, one frame": FromPython([2, 2], frames=1),
-    "from Python, two frames": FromPython([2, 2], frames=2),
-    "from Python, three threads": FromPython([1, 1, 1], frames=2),
+    "from Python, one place": FromPython([[False, False], [False]], kept=1),
+    "from Python, no place": FromPython([[False], [False]], kept=0),
+    "from Python, failures": FromPython([[True, False], [True]], kept=1),
 }
 
 
@@ -48,6 +48,8 @@ ORDERS: Final = {
     "idle": {("load", "monotonic"), ("change", "acquire"), ("change", "release")},
     # a counter: which failure this is, and nothing beside it
     "ticket": {("change", "monotonic")},
+    # memory for records is taken once: who loses reads what the first one shows
+    "records": {("load", "acquire"), ("change", "acq_rel")},
     # 0, the words, the number: who finds the number before and after has the words
     "record": {("store", "seq_cst")},
 }
@@ -65,7 +67,8 @@ def orders_of(edits: Sequence[tuple[str, str]] = ()) -> dict[str, set[tuple[str,
         made = replace(threads, edits=edits, orders=set())
         assert made.found().mistake == ""
         places = {IDLE + 8 * n: "idle" for n in range(threads.kept)}
-        places[ENTRY + 8 * plain_ir.TICKET] = "ticket"
+        places[PLAN + 8 * plan.TICKET] = "ticket"
+        places[PLAN + 8 * plan.FAILURES] = "records"
         for address, operation, order in made.orders:
             word = "record" if address >= RECORDS else places[address]
             found.setdefault(word, set()).add((operation, order))
@@ -76,10 +79,16 @@ def test_atomic_accesses_have_their_orders() -> None:
     assert orders_of() == ORDERS
 
 
+_TAKEN = "try:\n  %taken = atomicrmw xchg ptr %place, i64 0 acquire\n"
 _ZERO = "  store atomic i64 0, ptr %record seq_cst, align 8\n"
 _NUMBER = "  store atomic i64 %number, ptr %record seq_cst, align 8\n"
 WEAKER: Final = {
-    "a frame is taken": ("xchg ptr %place, i64 0 acquire", "xchg ptr %place, i64 0 monotonic"),
+    "a frame is taken": (_TAKEN, _TAKEN.replace("acquire", "monotonic")),
+    "records are shown": ("i64 %own acq_rel acquire", "i64 %own monotonic monotonic"),
+    "records are looked for": (
+        "load atomic i64, ptr %place acquire",
+        "load atomic i64, ptr %place monotonic",
+    ),
     "a frame is put back": ("i64 %own release monotonic", "i64 %own monotonic monotonic"),
     "a record is taken back": (_ZERO, _ZERO.replace("seq_cst", "monotonic")),
     "a record gets its number": (_NUMBER, _NUMBER.replace("seq_cst", "release")),
@@ -92,13 +101,17 @@ def test_weaker_orders_are_found(name: str) -> None:
 
 
 _TICKET = "  %before = atomicrmw add ptr %counter, i64 1 monotonic\n"
-_TAKEN = "  %taken = atomicrmw xchg ptr %place, i64 0 acquire\n"
 _PUT = """  %pair = cmpxchg ptr %free, i64 0, i64 %own release monotonic
   %stored = extractvalue {i64, i1} %pair, 1
 """
-_SET = "  store i64 1, ptr %flag\n"
-_FREED = "  store i64 0, ptr %busy\n"
-_DISPOSED = "  call void @dispose(ptr %entry, ptr %frame)\n  ret i64 %number\n"
+_DISPOSED = "  call void @dispose(ptr %plan, ptr %frame)\n  ret i64 %answer\n"
+_ENDED = "  %code1 = call i64 @ended(ptr %plan, ptr %frame, i64 %r1)\n"
+_RUN = "  %r1 = call i64 @released(ptr %frame)\n"
+_LET_GO = "let_go:\n  call void @Py_DecRef(ptr %owner)\n"
+_SHOWN = """  %pair = cmpxchg ptr %place, i64 0, i64 %own acq_rel acquire
+  %others = extractvalue {i64, i1} %pair, 0
+  %shown = extractvalue {i64, i1} %pair, 1
+"""
 MISTAKES: Final = {
     "taken by a load and a store": (
         "same frame|same time|after it was freed|memory is lost",
@@ -125,7 +138,7 @@ MISTAKES: Final = {
     ),
     "a frame that failed is kept by nobody": (
         "memory is lost",
-        Plain([[True]], edits=[(_DISPOSED, "  ret i64 %number\n")]),
+        Plain([[True]], edits=[(_DISPOSED, "  ret i64 %answer\n")]),
     ),
     "a full place, and the frame is dropped twice": (
         "freed twice|after it was freed",
@@ -151,28 +164,34 @@ MISTAKES: Final = {
     "a record gets no number": (
         "has no record", Plain([[True, True]], asks=1, edits=[(_NUMBER, "")])
     ),
-    "from Python: a frame is not marked": (
-        "same frame", FromPython([1, 1], frames=1, edits=[(_SET, "")])
+    "records of failures are shown by a store": (
+        "memory is lost",
+        Plain(
+            [[True], [True]],
+            edits=[
+                (_SHOWN, "  store atomic i64 %own, ptr %place release, align 8\n"
+                         "  %others = add i64 %own, 0\n  %shown = icmp eq i64 0, 0\n")
+            ],
+        ),
     ),
     "from Python: a frame is free while it runs": (
-        "same frame",
-        FromPython([1, 1], frames=1, edits=[("release:\n", "release:\n" + _FREED)]),
-    ),
-    "from Python: a frame stays busy": (
-        "stays busy",
+        "same frame|after it was freed",
         FromPython(
-            [1], frames=1, edits=[("  store i64 0, ptr %busy\n  %good", "  %good")]
+            [[False], [False]], kept=1,
+            edits=[(_RUN, "  %early = call i64 @ended(ptr %plan, ptr %frame, i64 0)\n" + _RUN)],
         ),
     ),
-    "from Python: the lock is given away before the frame is taken": (
-        "same time|same frame",
-        FromPython(
-            [1, 1], frames=1,
-            edits=[("define ptr @take(ptr %frames) nounwind {\nentry:\n",
-                    "define ptr @take(ptr %frames) nounwind {\nentry:\n"
-                    "  %kept = call ptr @PyEval_SaveThread()\n"),
-                   (_SET, _SET + "  call void @PyEval_RestoreThread(ptr %kept)\n")],
-        ),
+    "from Python: a frame never comes back": (
+        "memory is lost",
+        FromPython([[False]], kept=1, edits=[(_ENDED, "  %code1 = add i64 %r1, 0\n")]),
+    ),
+    "from Python: a binding is held for ever": (
+        "held for ever",
+        FromPython([[False]], kept=1, edits=[(_LET_GO, "let_go:\n")]),
+    ),
+    "from Python: a failed call holds its binding": (
+        "held for ever",
+        FromPython([[True]], kept=1, edits=[("  call void @Py_DecRef(ptr %lent)\n", "")]),
     ),
 }  # fmt: skip
 

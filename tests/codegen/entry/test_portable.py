@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 
 from tensorad import te
 from tensorad.building import build
-from tensorad.codegen.llvm.call_block import VERSION
+from tensorad.codegen.entry.plan_words import CALL_AT
+from tensorad.codegen.llvm.call_block import SLOTS
 from tensorad.codegen.runtime.executable import Steps
 from tensorad.codegen.runtime.written_out_calls import (
     MOST,
@@ -20,7 +22,7 @@ from tensorad.codegen.runtime.written_out_calls import (
     written_out,
 )
 from tensorad.codegen.threads.settings_version import current_version
-from tensorad.compiled import CompiledFunction
+from tensorad.compiled import CompiledFunction, Fixed
 from tensorad.config import override
 from tensorad.errors import BoundsError
 
@@ -34,6 +36,12 @@ def both() -> CompiledFunction:
     first = te.compute((4,), lambda i: x[i] * 2, "F")
     with override(native_calls=False):
         return build([first, te.compute((4,), lambda i: y[i] + 1, "S")], [x, y])
+
+
+def slots_of_the_last_call(fixed: Fixed) -> list[int]:
+    """Where the frame that is kept has its arguments."""
+    call = ctypes.c_int64.from_address(fixed.layout.frames.idle[0] + CALL_AT + 8 * SLOTS)
+    return list((ctypes.c_int64 * 4).from_address(call.value))
 
 
 def candidates() -> list[object]:
@@ -65,15 +73,13 @@ def test_what_is_written_out_is_what_the_loop_checks(given: bool) -> None:
         expected = fixed._addresses(2 * given, (*arrays, *results))
         assert written(current_version(), arrays, results) == (expected is not None)
         if expected is not None:
-            frame = fixed.layout.take()
-            assert frame.slots[:4] == expected
-            fixed.layout.give(frame)
+            assert slots_of_the_last_call(fixed) == expected
         found.append(expected is not None)
     assert any(found) and not all(found)
 
 
 def test_frames_come_back_after_an_error() -> None:
-    """As many calls fail as there are frames, and one is made at most."""
+    """A call that fails frees its frame, and one is kept of those that do not."""
     x = te.placeholder((4,), name="X")
     at = te.placeholder((1,), "int64", name="at")
     with override(native_calls=False):
@@ -85,7 +91,11 @@ def test_frames_come_back_after_an_error() -> None:
         with pytest.raises(BoundsError, match="index 7"):
             f(a, np.array([7]), out=out)
     assert f._fixed is not None
-    assert len(f._fixed.layout._free) == 1
+    idle = f._fixed.layout.frames.idle
+    assert np.count_nonzero(idle) == 0
+    for _ in range(3):
+        f(a, np.array([3]), out=out)
+    assert np.count_nonzero(idle) == 1 and out[0] == 3
 
 
 def test_calls_without_native_code_run_what_is_written_out() -> None:
@@ -108,12 +118,23 @@ def test_long_lists_are_looped_over() -> None:
     assert can_be_written_out(MOST) and not can_be_written_out(MOST + 1)
     wanted = [(np.dtype(np.float32), (2,), 0x101)] * MOST
     arrays = [np.zeros(2, np.float32) for _ in range(MOST)]
-    ran: list[object] = []
-    frame = SimpleNamespace(slots=[0] * MOST, call={VERSION: 3}, address=5)
-    steps = Steps(lambda: frame, lambda: frame, ran.append, ran.append, ran.append, ran.append)  # type: ignore[arg-type]  # no real frame
+    ran: list[tuple[int, list[int]]] = []
+
+    def reach(plan: int, table: object, kept: object) -> int:
+        assert kept is None
+        ran.append((plan, list(table)))  # type: ignore[call-overload]  # a table of addresses
+        return 7 * (len(ran) - 1)
+
+    prepared: list[int] = []
+    layout = SimpleNamespace(prepared=2, prepare=prepared.append)
+    failed = {7: BoundsError("of the second call")}
+    steps = Steps(layout, ctypes.c_int64 * MOST, reach, 5, failed.__getitem__)  # type: ignore[arg-type]  # no real plan
     call = written_out(wanted, [8] * MOST, 1, steps, given=True)
-    assert call(3, arrays[:-1], arrays[-1:])
-    assert frame.slots == [a.__array_interface__["data"][0] for a in arrays]
-    assert ran == [5, frame]  # run and given back
-    assert not call(3, [arrays[-1], *arrays[1:-1]], arrays[-1:])
-    assert ran == [5, frame]
+    assert call(2, arrays[:-1], arrays[-1:]) and not prepared
+    addresses = [a.__array_interface__["data"][0] for a in arrays]
+    assert ran == [(5, addresses)]
+    assert not call(2, [arrays[-1], *arrays[1:-1]], arrays[-1:])
+    assert ran == [(5, addresses)]
+    with pytest.raises(BoundsError, match="of the second call"):
+        call(3, arrays[:-1], arrays[-1:])
+    assert prepared == [3] and ran == [(5, addresses)] * 2

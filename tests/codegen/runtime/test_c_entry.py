@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tensorad.codegen.entry import plain_ir
-from tensorad.codegen.entry.checks_ir import MAX_FRAMES
+from tensorad.codegen.entry import plan_words
 from tensorad.codegen.runtime.c_entry import CEntry
+from tensorad.codegen.runtime.frames import KEPT_FRAMES
 from tensorad.errors import BindError, BoundsError, LimitError
 from tests.codegen.runtime.test_forks import exit_code
 from tests.random.generators import SOAK
@@ -126,10 +126,10 @@ def test_codes_that_nothing_is_known_of() -> None:
     entry = _gather().c_entry()
     code = caller(entry)([np.full(6, 11), np.zeros(10, np.float32), np.empty(6, np.float32)])
     assert str(entry.error(code)) == str(entry.error(code))
-    for other in (code + 1, code + (99 << plain_ir.NUMBER_BITS), 10**6, 0, -5, 1 << 62):
+    for other in (code + 1, code + (99 << plan_words.NUMBER_BITS), 10**6, 0, -5, 1 << 62):
         with pytest.raises(BoundsError, match=f"no call of .* has returned the code {other}"):
             entry.error(other)
-    assert "no memory for a call" in str(entry.error(plain_ir.NO_FRAME))
+    assert "no memory for a call" in str(entry.error(plan_words.NO_FRAME))
 
 
 def test_a_code_tells_of_its_access_when_its_record_is_gone() -> None:
@@ -146,7 +146,7 @@ def test_a_code_tells_of_its_access_when_its_record_is_gone() -> None:
     first = [call([np.full(6, n), *outputs]) for n in (-1, 9)]
     assert "V is read at index -1 of axis 0" in str(entry.error(first[0]))
     assert "W is read at index 20 of axis 0" in str(entry.error(first[1]))
-    late = [call([np.full(6, -2), *outputs]) for _ in range(plain_ir.RECORDS)]
+    late = [call([np.full(6, -2), *outputs]) for _ in range(plan_words.RECORDS)]
     assert "V is read at index -2 of axis 0" in str(entry.error(late[0]))
     for code, name, place in zip(first, "VW", places, strict=True):
         assert str(entry.error(code)).startswith(
@@ -322,7 +322,7 @@ def test_more_threads_than_frames_are_kept() -> None:
     """All are in calls at once, and each that fails is told of its own index."""
     f = _gather()
     entry = f.c_entry()
-    count = 3 * MAX_FRAMES
+    count = 2 * KEPT_FRAMES
     together, told = threading.Barrier(count), {}
 
     def work(own: int) -> None:
@@ -383,5 +383,5 @@ def test_frames_are_kept_and_given_back() -> None:
     call = caller(entry)
     for _ in range(3):
         call([*inputs, *outputs])
-    kept = np.count_nonzero(entry._idle)
+    kept = np.count_nonzero(entry.frames.idle)
     assert kept == 1, "calls after each other share a frame"

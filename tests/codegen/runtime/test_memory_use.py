@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import tensorad as ta
 from tensorad import config, te, topi
+from tensorad.codegen.entry.frames_ir import frame_library
+from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.scratch import ALIGNMENT
-from tensorad.codegen.runtime.arena import LARGE_PAGE, scratch_block
+from tensorad.codegen.runtime.frames import Frames, Program, Template
 from tensorad.codegen.runtime.memory_report import MemoryUse
 from tensorad.errors import BindError
 from tests.support.machines import described
@@ -74,6 +79,12 @@ def test_constants_are_counted(count: int) -> None:
 
 @pytest.mark.parametrize("size", [64, (1 << 20) - 1, 1 << 20, 3 << 20])
 def test_large_scratch_starts_at_a_large_page(size: int) -> None:
-    block = scratch_block(size)
-    assert block.nbytes == size
-    assert block.ctypes.data % (LARGE_PAGE if size >= 1 << 20 else ALIGNMENT) == 0
+    nothing = np.zeros(4, np.int64)
+    program = Program(nothing.reshape(-1, 4), nothing, nothing, 0, 0, 0, [], False, False)
+    named = SimpleNamespace(word_counts=nothing[:1], places=nothing[:2])
+    frames = Frames(Template(program, [], [], 0, size, None), named, 0)  # type: ignore[arg-type]  # no steps
+    pointer = ctypes.c_void_p
+    take = ctypes.CFUNCTYPE(pointer, pointer)(frame_library().addresses["take"])
+    call = (ctypes.c_int64 * block.CALL_WORDS).from_address(take(frames.address) or 0)
+    assert call[block.SCRATCH] % (1 << 21 if size >= 1 << 20 else ALIGNMENT) == 0
+    ctypes.memset(call[block.SCRATCH], 1, size)

@@ -120,7 +120,22 @@ MISTAKES: Final[list[Mistake]] = [
                 "%current = icmp eq i64 %then, %then",
             ),
             ("native outputs may overlap", "%both = and i1 %a, %b\n", "%both = and i1 %a, false\n"),
-            ("native frames are used twice", "  store i64 1, ptr %flag\n", ""),
+        ],
+    ),
+    *in_file(
+        "codegen/entry/frames_ir.py",
+        ENTRY,
+        [
+            (
+                "frames are used twice",
+                "  %taken = atomicrmw xchg ptr %place, i64 0 acquire\n  %got = icmp ne i64 %taken, 0\n  br i1 %got, label %old",
+                "  %taken = load i64, ptr %place\n  %got = icmp ne i64 %taken, 0\n  br i1 %got, label %old",
+            ),
+            (
+                "calls that fail lose their frame",
+                "  call void @dispose(ptr %plan, ptr %frame)\n  ret i64 %answer",
+                "  ret i64 %answer",
+            ),
         ],
     ),
     *in_file(

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tensorad.codegen.entry import checks_ir, entry_ir, plain_ir
+from tensorad.codegen.entry import checks_ir, entry_ir, frames_ir
+from tensorad.codegen.entry import plan_words as plan
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.threads.signals_ir import RELEASED
 from tests.support.interleavings.ir_text import Text
@@ -14,14 +15,44 @@ from tests.support.interleavings.machine import AGAIN, Address, Call, Machine, S
 from tests.support.interleavings.pool import edited
 from tests.support.interleavings.search import Found, explore
 
-ENTRY, IDLE, RECORDS, _NOTHING = 1 << 20, 2 << 20, 3 << 20, 4 << 20
-_SETTINGS, _SELF, _LISTS, _FRAMES = 5 << 20, 6 << 20, 7 << 20, 8 << 20
+PLAN, IDLE, _TEMPLATE, _NOTHING = 1 << 20, 2 << 20, 3 << 20, 4 << 20
+_SETTINGS, _SELF, _LISTS, _MOVED = 5 << 20, 6 << 20, 7 << 20, 8 << 20
+_OWNER: Final = 9 << 20
+RECORDS: Final = 10 << 20
+"""Where records of failures are, but for those that calls take memory for."""
 _HEAP, _BLOCK = 1 << 30, 1 << 12
 _GIL: Final = ("gil", 0)
 _VERSION: Final = 5
 _System = Mapping[str, tuple[Callable[[Machine, list[int]], object], bool]]
 _SLOW, _ANSWER = 2, 3
 """What a call answers: by way of Python, or its outputs."""
+_CALL: Final = plan.CALL_AT // 8
+_SCRATCH: Final = plan.CALL_AT + 8 * block.SCRATCH
+
+
+def _plan(kept: int) -> dict[Address, int]:
+    """A plan, whose frames have a call block, slots and the word of what may be taken."""
+    words = {
+        plan.FRAME_BYTES: 1024, plan.TEMPLATE: _TEMPLATE, plan.MOVED: _MOVED,
+        plan.TEMPLATE_WORDS: _CALL + block.HEAP + 1, plan.MOVED_WORDS: 2,
+        plan.SCRATCH_BYTES: 64, plan.IDLE: IDLE, plan.KEPT: kept,
+        plan.FAILURE_WORDS: plan.FAILURE_HEAD, plan.WORD_COUNTS: _NOTHING, plan.PLACES: _NOTHING,
+    }  # fmt: skip
+    memory: dict[Address, int] = {PLAN + 8 * n: w for n, w in words.items()}
+    for n, (word, offset) in enumerate(((block.SLOTS, 512), (block.HEAP, 640))):
+        memory[_TEMPLATE + 8 * (_CALL + word)] = offset
+        memory[_MOVED + 8 * n] = _CALL + word
+    return memory
+
+
+def _is_tidy(memory: Mapping[Address, int], kept: int) -> None:
+    """All memory belongs to a frame that is idle, or to the records of failures."""
+    idle = [memory.get(IDLE + 8 * n, 0) for n in range(kept)]
+    owned = {a for frame in idle if frame for a in (frame, memory[frame + _SCRATCH])}
+    records = memory.get(PLAN + 8 * plan.FAILURES, 0)
+    owned |= {records} if records >= _HEAP else set()
+    if {a[1] for a in memory if isinstance(a, tuple) and a[0] == "alive"} != owned:
+        raise Wrong("memory is lost")
 
 
 def _use(m: Machine, call: int, status: int) -> object:
@@ -56,20 +87,19 @@ class Plain:
 
     def found(self) -> Found:
         """What all orders of steps lead to."""
-        whole = edited(edited(plain_ir.plain_text(), self.edits), _ONE_RECORD if self.asks else ())
+        one = _ONE_RECORD if self.asks else ()
+        whole = edited(edited(frames_ir.frames_text(), self.edits), one)
         text = Text(whole + _ASKS, {"settings": _SETTINGS})
         scripts = [
-            [Call("enter", (ENTRY, _NOTHING), ends=_checked(fails)) for fails in thread]
+            [Call("enter", (PLAN, _NOTHING), ends=_checked(fails)) for fails in thread]
             for thread in self.calls
         ]
         if self.leaves:
-            scripts[-1].append(Call("leave", (ENTRY,)))
+            scripts[-1].append(Call("leave", (PLAN,)))
         if self.asks:
             scripts.append([Call("asks", (RECORDS,))] * self.asks)
         system: _System = {
-            "aligned_alloc": (_allocate, True),
-            "free": (_free, False),
-            "pthread_self": (lambda m, _: m.thread, False),
+            **_MEMORY,
             "run": (self._run, True),
             "seen": (lambda m, v: m.read(v[0]), True),
             "compared": (_compared, False),
@@ -91,16 +121,8 @@ class Plain:
         return sum(map(sum, self.calls))
 
     def _memory(self) -> dict[Address, int]:
-        words = {
-            plain_ir.FRAME_BYTES: 1024, plain_ir.TEMPLATE: _NOTHING, plain_ir.MOVED: _NOTHING,
-            plain_ir.CALL_AT: 64, plain_ir.SLOTS_AT: 512, plain_ir.HEAP_AT: 640,
-            plain_ir.SCRATCH_BYTES: 64, plain_ir.IDLE: IDLE, plain_ir.KEPT: self.kept,
-            plain_ir.FAILURES: RECORDS, plain_ir.FAILURE_WORDS: plain_ir.FAILURE_HEAD,
-            plain_ir.WORD_COUNTS: _NOTHING,
-        }  # fmt: skip
-        memory: dict[Address, int] = {ENTRY + 8 * n: w for n, w in words.items()}
-        memory[_SETTINGS] = 1
-        return memory
+        there = {PLAN + 8 * plan.FAILURES: RECORDS} if self.asks else {}
+        return {**_plan(self.kept), **there, _SETTINGS: 1}
 
     def _is_done(self, state: State) -> bool:
         done = all(t is not None and not t.frames for t in state.threads)
@@ -111,27 +133,23 @@ class Plain:
         if not done or ended != wanted:
             return False
         memory = dict(state.memory)
-        if memory.get(ENTRY + 8 * plain_ir.TICKET, 0) != self._failures:
+        if memory.get(PLAN + 8 * plan.TICKET, 0) != self._failures:
             raise Wrong("a failure has no number of its own")
         if self.asks and memory.get(RECORDS, 0) != self._failures:
             raise Wrong("a failure has no record")
-        idle = [memory.get(IDLE + 8 * n, 0) for n in range(self.kept)]
-        owned = {a for frame in idle if frame for a in (frame, memory[frame + 64 + _SCRATCH])}
-        if {a[1] for a in memory if isinstance(a, tuple) and a[0] == "alive"} != owned:
-            raise Wrong("memory is lost")
+        _is_tidy(memory, self.kept)
         return True
 
 
-_SCRATCH: Final = 8 * block.SCRATCH
 _VALUE: Final = 10
 _ONE_RECORD: Final = [
-    (f"urem i64 %number, {plain_ir.RECORDS}\n", "urem i64 %number, 1\n"),
+    (f"urem i64 %number, {plan.RECORDS}\n", "urem i64 %number, 1\n"),
     ("store i64 %value, ptr %r3\n", "store atomic i64 %value, ptr %r3 monotonic, align 8\n"),
 ]
 _ASKS: Final = f"""
 define void @asks(ptr %record) nounwind {{
   %before = call i64 @seen(ptr %record)
-  %place = getelementptr i64, ptr %record, i64 {plain_ir.VALUE}
+  %place = getelementptr i64, ptr %record, i64 {plan.VALUE}
   %value = call i64 @seen(ptr %place)
   %after = call i64 @seen(ptr %record)
   call void @compared(i64 %before, i64 %value, i64 %after)
@@ -182,69 +200,95 @@ def _is_alive(m: Machine, address: int) -> None:
         raise Wrong("memory is used after it was freed")
 
 
+_MEMORY: Final[_System] = {
+    "aligned_alloc": (_allocate, True),
+    "calloc": (_allocate, True),
+    "free": (_free, False),
+}
+
+
 @dataclass(frozen=True)
 class FromPython:
     """Threads of Python that call a function which gives the interpreter's lock away.
 
     Attributes:
-        calls: how many each thread makes.
-        frames: of the binding.
+        calls: of each thread, whether it fails.
+        kept: frames that stay when no call uses them.
         edits: what stands in the text instead.
     """
 
-    calls: Sequence[int]
-    frames: int
+    calls: Sequence[Sequence[bool]]
+    kept: int
     edits: Sequence[tuple[str, str]] = ()
 
     def found(self) -> Found:
         """What all orders of steps lead to."""
-        whole = edited(entry_ir.stub_text(16) + RELEASED, self.edits) + _CALLER
-        names = ("ndarray", "list", "tuple", "none", "out_name", "slow", "main_thread")
-        globals_ = {name: _NOTHING + 16 * n for n, name in enumerate(names)}
-        text = Text(whole, {**globals_, "settings_version": _SETTINGS})
-        call = Call("caller", (_SELF, _NOTHING), ends=_answered)
+        parts = (entry_ir.stub_text(16), RELEASED, frames_ir.frames_text())
+        whole = edited("\n".join(parts), self.edits) + _CALLER
+        names = ("ndarray", "list", "tuple", "none", "out_name", "slow", "failed", "main_thread")
+        globals_ = {name: _NOTHING + 1024 + 16 * n for n, name in enumerate(names)}
+        own = {"settings_version": _SETTINGS, "settings": _SETTINGS + 512}
+        text = Text(whole, {**globals_, **own})
+        scripts = [
+            [Call("caller", (_SELF, _NOTHING), ends=_answered(fails)) for fails in thread]
+            for thread in self.calls
+        ]
         system: _System = {
-            "run": (lambda m, v: _use(m, v[0], 0), True),
+            **_MEMORY,
+            "run": (lambda m, v: _use(m, v[0], self._fails(m)), True),
             "PyEval_SaveThread": (_save, True),
             "PyEval_RestoreThread": (_restore, True),
             "unlock": (_save, True),
             "lock": (_restore, True),
             "PyMethod_New": (lambda _, __: 1, False),
-            "PyObject_Vectorcall": (lambda _, __: _SLOW, False),
-            "Py_DecRef": (lambda _, __: 0, False),
+            "PyLong_FromLongLong": (lambda _, __: 1, False),
+            "PyObject_Vectorcall": (
+                lambda _, v: 0 if v[0] == globals_["failed"] else _SLOW, False
+            ),
+            "Py_IncRef": (lambda m, v: _count(m, v[0], 1), False),
+            "Py_DecRef": (lambda m, v: _count(m, v[0], -1), False),
             "PyList_New": (lambda _, __: _ANSWER, False),
-        }
-        machine = Machine(text, [[call] * n for n in self.calls], system)
+        }  # fmt: skip
+        machine = Machine(text, scripts, system, inside=_is_alive)
         return explore(machine, machine.start(self._memory()), self._is_done)
 
+    def _fails(self, m: Machine) -> int:
+        thread = m.threads[m.thread]
+        assert thread is not None
+        return int(self.calls[m.thread][thread.calls])
+
     def _memory(self) -> dict[Address, int]:
-        record, bindings, binding, frames = (_LISTS + 1024 * n for n in range(4))
-        memory: dict[Address, int] = {
+        record, bindings, binding = (_LISTS + 1024 * n for n in range(3))
+        return {
+            **_plan(self.kept),
             _SETTINGS: _VERSION,
+            _SETTINGS + 512: 1,
             _SELF + 16: record,
             record + 8 * checks_ir.BINDINGS: bindings,
             bindings: binding,
             binding + 8 * checks_ir.BINDING_VERSION: _VERSION,
             binding + 8 * checks_ir.ALLOCATES: 1,
             binding + 8 * checks_ir.RELEASES: 1,
-            binding + 8 * checks_ir.FRAMES: frames,
+            binding + 8 * checks_ir.FRAMES: PLAN,
+            binding + 8 * checks_ir.OWNER: _OWNER,
         }
-        for n in range(self.frames):
-            memory[frames + 8 * n] = _FRAMES + _BLOCK * n
-            memory[_FRAMES + _BLOCK * n + 8 * block.VERSION] = _VERSION
-        return memory
 
     def _is_done(self, state: State) -> bool:
         for wanted, t in zip(self.calls, state.threads, strict=True):
-            if t is None or t.frames or t.calls < wanted:
+            if t is None or t.frames or t.calls < len(wanted):
                 return False
         memory = dict(state.memory)
-        if any(memory.get(_FRAMES + _BLOCK * n + 8 * block.BUSY) for n in range(self.frames)):
-            raise Wrong("a frame stays busy")
-        slow = memory.get(("slow", 0), 0)
-        if slow and len(self.calls) <= self.frames:
-            raise Wrong("there was a frame, and nobody took it")
+        if memory.get(("refs", _OWNER)):
+            raise Wrong("a binding is held for ever")
+        _is_tidy(memory, self.kept)
         return True
+
+
+def _count(m: Machine, of: int, more: int) -> object:
+    """A reference more or less, by who has the interpreter's lock; null has none."""
+    if of == _OWNER:
+        m.write(("refs", of), m.read(("refs", of)) + more)
+    return 0
 
 
 _CALLER: Final = """
@@ -257,10 +301,13 @@ define ptr @caller(ptr %self, ptr %args) nounwind {
 """
 
 
-def _answered(m: Machine, answer: int) -> bool:
-    if answer == _SLOW:
-        m.write(("slow", 0), 1)
-    return True
+def _answered(fails: bool) -> Callable[[Machine, int], bool]:
+    def ends(_: Machine, answer: int) -> bool:
+        if answer != (0 if fails else _ANSWER):
+            raise Wrong(f"a call answers {answer}")
+        return True
+
+    return ends
 
 
 def _save(m: Machine, _: list[int]) -> object:
