@@ -8,12 +8,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Final
 
-from tensorad.errors import (
-    DefinitionError,
-    DTypeError,
-    InternalError,
-    ShapeError,
-)
+from tensorad.errors import DefinitionError, DTypeError, InternalError, ShapeError
 from tensorad.ir.analysis.blocks import captures, inner_ops, op_sizes, ops_between, tells_trips
 from tensorad.ir.expr import Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
