@@ -95,6 +95,7 @@ WEAKER: Final = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WEAKER)
 def test_weaker_orders_are_found(name: str) -> None:
     assert orders_of([WEAKER[name]]) != ORDERS

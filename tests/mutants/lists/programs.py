@@ -26,11 +26,10 @@ MISTAKES: Final[list[Mistake]] = [
         LOOPS,
         [
             (
-                "a slot of a reference is carried twice",
-                "new = [s for s in slots if s not in self.slots]",
-                "new = list(slots)",
+                "references do not hold what the loop gives",
+                "    carry.kept.store(last[len(carry.own) :])\n",
+                "",
             ),
-            ("references do not hold what the loop gives", "    carry.store(last)\n", ""),
             (
                 "a carry may change its structure",
                 '        if path is not None:\n            raise DefinitionError(\n                f"the carry of',
@@ -69,11 +68,6 @@ MISTAKES: Final[list[Mistake]] = [
                 "count=times.count,",
             ),
             (
-                "a promoted reference is not looked at again",
-                "if carry.kept.join(left) or carry.kept.promote_to([h.dtypes[n] for h, n in places]):",
-                "if False:",
-            ),
-            (
                 "a promoted carry is not looked at again",
                 "if carry.join(flat.leaves) or carry.promote(flat.leaves):",
                 "if carry.join(flat.leaves):",
@@ -82,6 +76,27 @@ MISTAKES: Final[list[Mistake]] = [
                 "what is kept of a body may be a reference",
                 '    check_kept([(flat.structure, body.name), (ys.structure, "y")], "result", written.owner)\n',
                 "",
+            ),
+        ],
+    ),
+    *in_file(
+        "tensorad/program/references/slots.py",
+        LOOPS,
+        [
+            (
+                "a slot of a reference is carried twice",
+                "new = [s for s in slots if s not in self.slots]",
+                "new = list(slots)",
+            ),
+            (
+                "a promoted reference is not looked at again",
+                "return not (self.promote_to([held.dtypes[n] for held, n in places]) or is_other)",
+                "return True",
+            ),
+            (
+                "dtypes that calls met are not looked at again",
+                "        self._met_others |= self.promote_to(others)\n",
+                "        self.promote_to(others)\n",
             ),
         ],
     ),
