@@ -150,6 +150,29 @@ def in_a_loop(k: Any) -> Any:
     return program
 
 
+def a_number_there_and_back(k: Any) -> Any:
+    """Calls meet a tensor where the function finds a number and leaves one."""
+
+    def program(x: Any, n: Any) -> Any:
+        r, count = k.ref(0.1, "r"), k.ref(0, "count")
+
+        @k.function
+        def f(y: Any, n: Any) -> Any:
+            def deeper() -> Any:
+                before = r.get()
+                r.set(y)
+                z = f(y * 0.9, n - 1)
+                r.set(0.1)
+                count.add(1)
+                return z + before * y
+
+            return k.cond(n > 0, deeper, lambda: y * r.get())
+
+        return f(x, n), count.get()
+
+    return program
+
+
 def functions(k: Any) -> Any:
     """What is in the reference is a function, which calls replace."""
 
@@ -199,7 +222,8 @@ def functions_in_a_loop(k: Any) -> Any:
 
 
 PROGRAMS: list[Make] = [
-    read_and_written, written_alone, in_turn, in_a_loop, functions, functions_in_a_loop
+    read_and_written, written_alone, in_turn, in_a_loop, functions, functions_in_a_loop,
+    a_number_there_and_back,
 ]  # fmt: skip
 
 
