@@ -61,13 +61,14 @@ def two(
     kinks: Callable[[float, float], bool] = lambda a, b: False,
     bends: Callable[[float, float], bool] = lambda a, b: False,
     reason: str = "a tie",
+    rough_in: Sequence[int] = (0, 1),
 ) -> Case:
-    """A function of pairs of elements, at all pairs."""
+    """A function of pairs of elements, at all pairs; it is rough along these of its inputs."""
     pairs = list(product(first, second))
     a, b = np.array(pairs).T.copy()
 
     def where(test: Callable[[float, float], bool]) -> frozenset[Coordinate]:
-        return frozenset([(0, k, n) for k in (0, 1) for n, p in enumerate(pairs) if test(*p)])
+        return frozenset([(0, k, n) for k in rough_in for n, p in enumerate(pairs) if test(*p)])
 
     rough = [Rough(1, reason, where(kinks)), Rough(2, reason, where(bends))]
     return Case(function, [(a, b)], rough)
@@ -193,9 +194,9 @@ PAIRS: Final[dict[str, Case]] = {
     "atan2": two(topi.atan2, (1.0, -1.0, 2.0), FEW),
     "fmod": two(topi.fmod, (1.0, -1.0, 5.5), (2.0, -2.0, 3.5)),
     "copysign": two(
-        topi.copysign, BASES, NONZERO[:4], lambda a, b: a == 0, reason="a kink, and a jump"
+        topi.copysign, BASES, NONZERO[:4], lambda a, b: a == 0, reason="a kink", rough_in=(0,)
     ),
-    "heaviside": two(topi.heaviside, BASES, FEW, lambda a, b: a == 0, reason=STEP),
+    "heaviside": two(topi.heaviside, BASES, FEW, lambda a, b: a == 0, reason=STEP, rough_in=(0,)),
     "logaddexp": two(topi.logaddexp, BASES, FEW),
     "logaddexp2": two(topi.logaddexp2, BASES, FEW),
     "where": two(lambda a, b: topi.where(te.const(np.arange(30) % 2 == 0), a, b), BASES, FEW),
