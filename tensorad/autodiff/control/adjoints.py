@@ -48,10 +48,10 @@ from tensorad.autodiff.control.residuals import (
 )
 from tensorad.autodiff.control.rows import (
     added_to,
-    first_indices,
     from_rows,
     further_parts,
     in_order,
+    read_offsets,
     rows_of,
     with_row,
 )
@@ -74,7 +74,6 @@ from tensorad.ir.tensor import (
 )
 from tensorad.ir.visit import topological_ops
 from tensorad.simplify.control.levels import in_place_of
-from tensorad.simplify.index.intervals import interval
 
 
 def control_adjoints(op: Op, given: Given) -> list[Sent]:
@@ -332,7 +331,7 @@ class _LoopAdjoints:
         on from each other's sums, give the same bits.
         """
         trips = dim_of(self.op.trips)
-        own, rest = rows_of(t, self.batch, self.op.counter, trips, self.first)
+        own, rest = rows_of(t, self.batch, self.op.counter, trips, self.offsets)
         rows = in_order(own, self.op.reverse)
         if rest is None and rows is not None:
             found.parts += [(p, further_parts(r, self.batch, self.own)) for r in rows]
@@ -344,9 +343,9 @@ class _LoopAdjoints:
         found.adjoints[p] = total
 
     @cached_property
-    def first(self) -> Collection[Expr]:
-        """Indices at the counter, if it is always 0."""
-        return first_indices(self.op) if interval(self.op.trips).hi == 1 else ()
+    def offsets(self) -> Collection[Expr]:
+        """Where iterations read, less the counter."""
+        return read_offsets(self.op)
 
     def in_parts(
         self, found: Backwards, needed: Residuals, own: Sequence[Tensor]

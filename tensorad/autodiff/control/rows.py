@@ -35,7 +35,9 @@ from tensorad.ir.visit import (
     op_expressions,
     reads,
     substitute,
+    substitute_all,
 )
+from tensorad.simplify.index.intervals import interval
 from tensorad.simplify.index.linear import linear_form
 from tensorad.simplify.zeros.lift import lift, summands
 from tensorad.simplify.zeros.passes import nonzero_body
@@ -79,21 +81,22 @@ def rows_of(
     batch: Shape,
     counter: LocalSize,
     trips: Dim,
-    first: Collection[Expr] = (),
+    offsets: Collection[Expr] = (),
 ) -> tuple[list[Row], Tensor | None]:
     """An adjoint made in one iteration: its rows at the counter, and what else there is of it.
 
     Args:
-        first: indices at the counter, where that is always 0.
+        offsets: where iterations read, less the counter.
     """
     if not isinstance(t.op, Compute) or len(t.op.bodies) > 1:
         return [], t
     op, n = t.op, len(batch)
+    is_zero = interval(dim_expr(trips)).hi == 1
     found: dict[tuple[int, Expr], list[Expr]] = {}
     rest: list[Expr] = []
     for sign, e in summands(op.bodies[0]):
         term = e if sign > 0 else neg(e)
-        pin = pinned(lift(term)[0], op.axes[n:], counter, first)
+        pin = pinned(lift(term)[0], op.axes[n:], counter, offsets, is_zero)
         if pin is None:
             rest.append(term)
         else:
@@ -124,10 +127,26 @@ def in_order(rows: Sequence[Row], is_reversed: bool) -> Sequence[Row] | None:
 
 
 def pinned(
-    condition: Expr, axes: Sequence[Axis], counter: LocalSize, first: Collection[Expr] = ()
+    condition: Expr,
+    axes: Sequence[Axis],
+    counter: LocalSize,
+    offsets: Collection[Expr] = (),
+    is_zero: bool = False,
 ) -> tuple[int, Expr] | None:
-    """(which axis, its value less the counter) by an equation in a condition."""
+    """(which axis, its value less the counter) by an equation in a condition.
+
+    Where a condition distinguishes cases, as it does at the last, shorter segment of a loop, all
+    of them have to say the same.
+
+    Args:
+        offsets: where iterations read, less the counter.
+        is_zero: whether the counter is always 0.
+    """
     for c in conjuncts(condition):
+        if isinstance(c, Call) and c.op == "or":
+            of_cases = _pinned_in_each(c, axes, counter, offsets, is_zero)
+            if of_cases is not None:
+                return of_cases
         if not (isinstance(c, Call) and c.op == "eq" and c.args[0].dtype.is_integer):
             continue
         form = linear_form(c.args[0]).plus(linear_form(c.args[1]), -1)
@@ -137,7 +156,7 @@ def pinned(
                 continue
             offset = form.scaled(-sign)
             offset.drop(a)
-            if counter not in offset.terms and offset.to_expr() not in first:
+            if counter not in offset.terms and not (is_zero and offset.to_expr() in offsets):
                 continue
             offset.drop(counter)
             if not any(free_leaves(e) or occurs(READ, e) for e in offset.terms):
@@ -145,11 +164,53 @@ def pinned(
     return None
 
 
-def first_indices(op: Loop) -> dict[Expr, None]:
-    """Where the first iteration of a loop reads at its counter, which is 0 there.
+def _pinned_in_each(
+    either: Expr,
+    axes: Sequence[Axis],
+    counter: LocalSize,
+    offsets: Collection[Expr],
+    is_zero: bool,
+) -> tuple[int, Expr] | None:
+    """What every case of a disjunction says, by what one of them says or where iterations read."""
+    cases = _cases(either)
+    pins = [pinned(case, axes, counter, offsets, is_zero) for case in cases]
+    known = [_known_in(case) for case in cases]
+    dims = {None if pin is None else pin[0] for pin in pins}
+    d = dims.pop()
+    if d is None or dims:
+        return None
+    said = [pin[1] for pin in pins if pin is not None]
+    for one in (*said, *offsets):
+        pairs = [substitute_all((one, e), v) for e, v in zip(said, known, strict=True)]
+        if all(_is_equal(a, b) for a, b in pairs):
+            return d, one
+    return None
 
-    In a loop of one iteration formulas of adjoints do not have the counter. Segments of one
-    iteration know by these indices what the loop of all iterations collects as rows.
+
+def _cases(condition: Expr) -> list[Expr]:
+    """The parts of a disjunction."""
+    if isinstance(condition, Call) and condition.op == "or":
+        return [case for part in condition.args for case in _cases(part)]
+    return [condition]
+
+
+def _known_in(case: Expr) -> dict[Expr, Expr]:
+    """Sizes that are constants where a condition holds."""
+    equations = [c.args for c in conjuncts(case) if isinstance(c, Call) and c.op == "eq"]
+    return {a: b for a, b in equations if isinstance(a, LocalSize) and isinstance(b, Const)}
+
+
+def _is_equal(a: Expr, b: Expr) -> bool:
+    apart = linear_form(a).plus(linear_form(b), -1)
+    return not apart.terms and apart.constant == 0
+
+
+def read_offsets(op: Loop) -> dict[Expr, None]:
+    """Where iterations of a loop read at the counter, less the counter.
+
+    Formulas of adjoints do not have the counter in a loop of one iteration, and distinguish cases
+    at the last segment of a loop. By these indices segments know what the loop of all iterations
+    collects as rows.
     """
     ops = block_ops(op.blocks[0])
     exprs = [e for o in (*ops, *inner_ops(ops)) for e in op_expressions(o)]
