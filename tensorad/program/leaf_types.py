@@ -11,6 +11,7 @@ from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.hooks import Hook
 from tensorad.ir.tensor import Shape, Tensor
 from tensorad.program.calls import shape_of
+from tensorad.program.data.closures import Handle
 from tensorad.program.data.function_types import (
     ANY_FUNCTION,
     FunctionsType,
@@ -24,7 +25,6 @@ from tensorad.program.trees import (
     LEAF,
     Branching,
     Flat,
-    Handle,
     Leaf,
     Static,
     Structure,
