@@ -107,10 +107,10 @@ class Closure:
                 raise _formula(value)
             return Same(value)
         if isinstance(value, (Same, Handle)):
-            own = value if isinstance(value, Same) else Same(value)
-            if isinstance(own.value, Handle):
-                self.handles[own.value] = None
-            return own
+            same = value if isinstance(value, Same) else Same(value)
+            if isinstance(same.value, Handle):
+                self.handles[same.value] = None
+            return same
         if isinstance(value, (bool, int, float, str, bytes, type(None))):
             return (type(value), repr(value))
         if isinstance(value, (type, ModuleType)):

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from tensorad.errors import DTypeError, InternalError
 from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.arrays.tracing import stand_ins
 from tensorad.ir.expr import Expr
 from tensorad.ir.records import Field, RecordType, Variant, inject
 from tensorad.ir.tensor import Compute, Placeholder, Tensor, births, outputs
@@ -145,6 +146,8 @@ def _is_field(t: Tensor) -> bool:
     """Whether a tensor may be out of reach where the function is applied."""
     if t.is_constant:
         return False
+    if t in stand_ins():
+        return True
     if isinstance(t.op, Placeholder):
         return t not in _everywhere.get() and bool(t.op.owner)
     start = _inside.get()
