@@ -11,6 +11,7 @@ from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.hooks import Hook
 from tensorad.ir.tensor import Shape, Tensor
 from tensorad.program.calls import shape_of
+from tensorad.program.data.closures import Handle
 from tensorad.program.data.function_types import (
     ANY_FUNCTION,
     FunctionsType,
@@ -24,7 +25,6 @@ from tensorad.program.trees import (
     LEAF,
     Branching,
     Flat,
-    Handle,
     Leaf,
     Static,
     Structure,
@@ -64,14 +64,16 @@ class LeafTypes:
         """Leaves more, of these dtypes, weak ones of Python numbers."""
         for v, path, dtype in zip(flat.leaves, flat.paths, dtypes, strict=True):
             is_new = is_function(v) and not isinstance(v, Tensor)
-            self.own.append(self._new(path) if is_new else dtype)
+            self.own.append(self._new(path, v) if is_new else dtype)
             self.dtypes.append(alone(self.own[-1]))
             self.shapes.append(shape_of(v))
         leaves, paths = [*self.flat.leaves, *flat.leaves], [*self.flat.paths, *flat.paths]
         self.flat = Flat(leaves, paths, self.flat.structure)
 
-    def _new(self, path: str) -> FunctionsType:
+    def _new(self, path: str, first: Any) -> FunctionsType:
+        """A type of functions, to which one belongs."""
         self._functions.append(functions_type(path))
+        self._functions[-1].tensor_of(first)
         return self._functions[-1]
 
     def parameters(self, owner: str) -> list[Tensor]:
@@ -138,7 +140,7 @@ class LeafTypes:
             is_done = own is ANY_FUNCTION or not getattr(own, "is_open", True)
             is_given = isinstance(own, FunctionsType) and own not in self._functions
             if is_given and is_other and is_done:
-                self.own[n] = self.dtypes[n] = self._new(self.flat.paths[n])
+                self.own[n] = self.dtypes[n] = self._new(self.flat.paths[n], value)
                 changed = True
         return changed
 

@@ -21,13 +21,13 @@ from tensorad.program.data.function_types import FunctionsType, inner_functions,
 from tensorad.program.data.rounds import Rounds
 from tensorad.program.leaf_types import LeafTypes, with_leaves, with_values
 from tensorad.program.references.frames import Frame as Part
-from tensorad.program.references.frames import check_kept
+from tensorad.program.references.frames import check_apart, check_kept
 from tensorad.program.references.frames import frame as part
 from tensorad.program.references.slots import Slots
 from tensorad.program.sides import first_difference, side_by_side
 from tensorad.program.traces import Program, Round, traced
 from tensorad.program.trees import Flat, flatten, statics, unflatten
-from tensorad.program.values import as_tensor, parameters, weak
+from tensorad.program.values import as_tensor, dtype_of, parameters, weak
 
 _MOST_ROUNDS: Final = 64
 """A number is promoted twice at the most, and what is captured is known a round later."""
@@ -192,6 +192,8 @@ class Frame:
         """Whether types, references and captured tensors are those that calls inside had."""
         if self.is_called:
             check_kept([(result.structure, self.name)], "result", self.name)
+            types = [*self._functions, *self.kept.dtypes, *(self.type.dtypes if self.type else ())]
+            check_apart([*types, *map(dtype_of, result.leaves)], left, self.name)
         if self.type is None:
             self.type = LeafTypes(self._opened(result), self.name)
             return False

@@ -15,13 +15,9 @@ from tensorad.errors import DefinitionError
 from tensorad.ir.arrays.exchange import Owner, as_array, is_foreign
 from tensorad.ir.expr import Expr
 from tensorad.ir.tensor import Tensor
+from tensorad.program.data.closures import Handle
 from tensorad.program.data.instances import Instance, rebuilt
 from tensorad.te.places import Place, Places
-
-
-class Handle:
-    """A part of a tree that a trace knows as the object that it is, whatever it holds."""
-
 
 _OWN: Final = (Tensor, Expr, np.ndarray, Instance)
 _NUMBERS: Final = (bool, int, float, np.generic)

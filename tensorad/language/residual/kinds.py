@@ -15,9 +15,10 @@ from tensorad.language.residual.chosen import Called
 from tensorad.language.residual.data import KnownTagged, Sums
 from tensorad.language.values import Cell, Closure, Derived, Tagged, Value
 from tensorad.program.calls import shape_of
+from tensorad.program.data.closures import Handle
 from tensorad.program.data.function_types import joined
 from tensorad.program.kinds.references import Chosen
-from tensorad.program.trees import Handle, apart, together
+from tensorad.program.trees import apart, together
 from tensorad.program.values import alone, as_tensor, dtype_of, is_number, promoted
 
 

@@ -89,7 +89,8 @@ def endless(name: str, error: RecursionError) -> DefinitionError:
         f"{name} calls functions without end while it is written down.",
         where=f"{code.co_name} at {basename(code.co_filename)}:{code.co_firstlineno}",
         hint="a Python function that calls itself under a branch of ta.cond is written down again "
-        "in each call: decorate it with @ta.function, so that its calls stay calls.",
+        "in each call: decorate it with @ta.function, so that its calls stay calls. So is one that "
+        "is given references: let it use those around it, or give it what they hold.",
     )
 
 

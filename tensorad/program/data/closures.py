@@ -29,6 +29,11 @@ class Captures(ABC):
         """The result."""
 
 
+class Handle:
+    """A part of functions and trees that a trace knows as the object that it is, whatever it
+    holds: a reference."""
+
+
 class Same:
     """An object, equal to itself alone."""
 
@@ -48,6 +53,7 @@ class Closure:
     Attributes:
         function: one whose captured tensors are `tensors`.
         key: what tells it from functions that capture other things than tensors, hashable.
+        handles: references that it captures: what they hold is found where it is applied.
     """
 
     def __init__(
@@ -63,6 +69,7 @@ class Closure:
         self._as_tensor = as_tensor
         self._seen: dict[int, int] = {}
         self._found: dict[Tensor, int] = {}
+        self.handles: dict[Handle, None] = {}
         self.function = self._settled(function, {})
         self.key = self._key(self.function)
         self.tensors = tuple(self._found)
@@ -99,8 +106,11 @@ class Closure:
             if _moves(value):
                 raise _formula(value)
             return Same(value)
-        if isinstance(value, Same):
-            return value
+        if isinstance(value, (Same, Handle)):
+            same = value if isinstance(value, Same) else Same(value)
+            if isinstance(same.value, Handle):
+                self.handles[same.value] = None
+            return same
         if isinstance(value, (bool, int, float, str, bytes, type(None))):
             return (type(value), repr(value))
         if isinstance(value, (type, ModuleType)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -12,10 +12,11 @@ from weakref import WeakValueDictionary
 
 from tensorad.errors import DTypeError, InternalError
 from tensorad.ir.arrays.elementwise import compute_axes
+from tensorad.ir.arrays.tracing import stand_ins
 from tensorad.ir.expr import Expr
 from tensorad.ir.records import Field, RecordType, Variant, inject
 from tensorad.ir.tensor import Compute, Placeholder, Tensor, births, outputs
-from tensorad.program.data.closures import Closure
+from tensorad.program.data.closures import Closure, Handle
 
 _inside: Final[ContextVar[int | None]] = ContextVar("inside", default=None)
 """When the outermost branch, loop or inner function began that is being written down."""
@@ -27,12 +28,14 @@ class Chosen:
 
     Attributes:
         function: one like it, that captures `tensors` in the place of the fields.
+        handles: references that it captures.
     """
 
     name: str
     function: Callable[..., Any]
     tensors: tuple[Tensor, ...]
     variant: Variant
+    handles: tuple[Handle, ...]
 
 
 class FunctionsType(RecordType):
@@ -97,11 +100,24 @@ class FunctionsType(RecordType):
         name = function_name(c.function)
         own = [Field(f"{t.name}", t.shape, t.dtype) for t in c.tensors]
         title = f"{name}_{len(self.chosen)}" if name in [f.name for f in self.chosen] else name
-        return Chosen(title, c.function, c.tensors, Variant(title, tuple(own)))
+        variant = Variant(title, tuple(own))
+        return Chosen(title, c.function, c.tensors, variant, tuple(c.handles))
 
 
 ANY_FUNCTION: Final = FunctionsType("function")
 """The dtype of Python functions among leaves."""
+
+
+def functions_inside(types: Iterable[FunctionsType]) -> list[Chosen]:
+    """The functions of these types, and of those that they capture, at any depth."""
+    found = dict.fromkeys(types)
+    stack = list(found)
+    while stack:
+        inner = [t.dtype for c in stack.pop().chosen for t in c.tensors]
+        new = [t for t in dict.fromkeys(inner) if isinstance(t, FunctionsType) and t not in found]
+        found.update(dict.fromkeys(new))
+        stack += new
+    return [c for t in found for c in t.chosen]
 
 
 def _passed_on(handle: Tensor) -> Callable[..., Any]:
@@ -130,6 +146,8 @@ def _is_field(t: Tensor) -> bool:
     """Whether a tensor may be out of reach where the function is applied."""
     if t.is_constant:
         return False
+    if t in stand_ins():
+        return True
     if isinstance(t.op, Placeholder):
         return t not in _everywhere.get() and bool(t.op.owner)
     start = _inside.get()

@@ -81,7 +81,7 @@ def _body(c: Chosen, n: int, where: str, function: Tensor, args: Sequence[Any]) 
     numbers: dict[str, Any] = {}
 
     def written(given: Sequence[Tensor]) -> Any:
-        with frame(c.name) as own, standing_in(c.tensors):
+        with frame(c.name) as own:
             result = c.function(*unflatten(flat.structure, given[: len(params)]))
         left.append(left_by(c.name, own, where))
         both = result, left[0].leaves[c.name]
@@ -90,7 +90,8 @@ def _body(c: Chosen, n: int, where: str, function: Tensor, args: Sequence[Any]) 
         numbers.update({p: v for v, p in pairs if is_number(v)})
         return both
 
-    program = traced(c.name, written, (*params, *c.tensors), is_closed=True)
+    with standing_in(c.tensors):
+        program = traced(c.name, written, (*params, *c.tensors), is_closed=True)
     if not program.results:
         return program.tree(())[0]
     given = (*tensors, *fields_of(function, n), *program.reads)

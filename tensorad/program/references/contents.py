@@ -15,6 +15,7 @@ from tensorad.ir.expr import Expr
 from tensorad.ir.order import AXIS, occurs
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import shape_of
+from tensorad.program.data.closures import Handle
 from tensorad.program.data.function_types import is_function
 from tensorad.program.leaf_types import opened, with_leaves
 from tensorad.program.references.frames import Cell, Held, current
@@ -22,7 +23,6 @@ from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import (
     Branching,
     Flat,
-    Handle,
     Static,
     Structure,
     flatten,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
@@ -10,7 +10,9 @@ from typing import Any, Final, NamedTuple
 from tensorad.errors import DefinitionError
 from tensorad.ir.arrays.tracing import is_tracing
 from tensorad.ir.dtypes import DType
-from tensorad.program.trees import Flat, Handle, Structure, leaf_maker, statics
+from tensorad.program.data.closures import Handle
+from tensorad.program.data.function_types import FunctionsType, functions_inside
+from tensorad.program.trees import Flat, Structure, leaf_maker, statics
 
 
 class Held(NamedTuple):
@@ -218,3 +220,27 @@ def check_kept(parts: Sequence[tuple[Structure, str]], what: str, owner: str) ->
                     where=at,
                     hint=f"return what it holds: {cell.name}.get().",
                 )
+
+
+def check_apart(types: Iterable[DType], own: Frame, name: str) -> None:
+    """No function of these types uses a reference that each call of a function makes anew.
+
+    Args:
+        types: those of what calls are given, and give.
+        own: the function, `name` what it is called.
+    Raises:
+        DefinitionError: one does: which call's reference is meant, no trace can tell.
+    """
+    found = functions_inside([t for t in types if isinstance(t, FunctionsType)])
+    for f, cell in [(one, h) for one in found for h in one.handles if isinstance(h, Cell)]:
+        at = cell.home
+        while at is not None and at is not own:
+            at = at.outside
+        if at is own:
+            raise DefinitionError(
+                f"{name} calls itself, and each call makes {cell.described} anew, which a function "
+                "uses that other calls get.",
+                where=f"{f.name}, a function that calls of {name} are given, or give",
+                hint=f"let the function use what the reference holds, value = {cell.name}.get(), "
+                f"and return what it would write; or make the reference outside of {name}.",
+            )

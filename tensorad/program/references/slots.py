@@ -64,7 +64,8 @@ class Slots(LeafTypes):
         for n in range(len(self.own) - len(new), len(self.own)) if self._has_own_types else ():
             own = self.own[n]
             if isinstance(own, FunctionsType) and not own.is_open:
-                self.own[n] = self.dtypes[n] = self._new(self.flat.paths[n])
+                made = self._new(self.flat.paths[n], self.flat.leaves[n])
+                self.own[n] = self.dtypes[n] = made
         return True
 
     @property

@@ -233,7 +233,8 @@ def rows_of_a_loop() -> None:
     "  in: f at HERE",
     "  hint: a Python function that calls itself under a branch of ta.cond is written "
     "down again in each call: decorate it with @ta.function, so that its calls stay "
-    "calls.",
+    "calls. So is one that is given references: let it use those around it, or give it "
+    "what they hold.",
 )
 def python_recursion() -> None:
     def f(x: Any) -> Any:
@@ -258,3 +259,20 @@ def reference_of_a_call() -> None:
         return own
 
     ta.function(lambda n: f(n).get())(N)
+
+
+@CASES.refused(
+    DefinitionError,
+    "f calls itself, and each call makes the reference own made at HERE anew, which a "
+    "function uses that other calls get.",
+    "  in: lambda at HERE, a function that calls of f are given, or give",
+    "  hint: let the function use what the reference holds, value = own.get(), and return "
+    "what it would write; or make the reference outside of f.",
+)
+def reference_of_another_call() -> None:
+    @ta.function
+    def f(n: Any, g: Any) -> Any:
+        own = ta.ref(V, "own")
+        return ta.cond(n > 0, lambda: f(n - 1, ta.fn(lambda: own.get())), lambda: g())
+
+    ta.function(lambda n: f(n, ta.fn(lambda: V)))(N)
