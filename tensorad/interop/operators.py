@@ -16,6 +16,7 @@ from tensorad.errors import BindError, DefinitionError, DTypeError
 from tensorad.interop.kept import with_values, worth_keeping
 from tensorad.interop.same import same_program
 from tensorad.interop.shapes import Extents, output_shapes, sizes_told, symbols_of
+from tensorad.ir.arrays.arguments import meant
 from tensorad.ir.expr import size_var
 from tensorad.ir.records import is_record
 from tensorad.ir.tensor import Placeholder, Tensor, format_shape
@@ -251,7 +252,8 @@ def in_order(own: Operator, given: Sequence[Any], named: Mapping[str, Any]) -> l
             raise BindError(
                 f"argument {k} of {own.name} {known}.",
                 where=f"{own.name}({', '.join(names)})",
-                hint="pass each input once, by its place or by its name.",
+                hint=f"{'' if k in names else meant(k, names)}"
+                "pass each input once, by its place or by its name.",
             )
     missing = [k for k in rest if k not in named]
     if missing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,8 @@ def by_position(
     named = {n: v for n, v in given.items() if n not in sizes}
     rest = inputs[len(arrays) :]
     missing = [n for n in rest if n not in named]
+    for name in named:
+        _check_known(name, call, inputs, sizes)
     if len(arrays) > len(inputs) or (missing and not any(n in inputs for n in given)):
         raise BindError(
             f"{function} takes {counted(len(inputs), 'array')}, got {len(arrays)}.",
@@ -129,8 +132,12 @@ def by_position(
     for name in given:
         if name in sizes and name in inputs:
             _check_number(name, given[name], function, call)
-    for name in named:
-        _check_input(name, function, call, inputs, sizes, inputs[: len(arrays)])
+        if name in named and name in inputs[: len(arrays)]:
+            raise BindError(
+                f"argument {name} of {function} is given by position and by name.",
+                where=call,
+                hint="pass it once.",
+            )
     if missing:
         raise BindError(
             f"{function} is called without its argument {missing[0]}.",
@@ -152,28 +159,23 @@ def _check_number(name: str, value: object, function: str, call: str) -> None:
         )
 
 
-def _check_input(
-    name: str,
-    function: str,
-    call: str,
-    inputs: Sequence[str],
-    sizes: Iterable[str],
-    placed: Sequence[str],
-) -> None:
-    """What is no size is an input that is not passed by position."""
+def _check_known(name: str, call: str, inputs: Sequence[str], sizes: Collection[str]) -> None:
+    """What is no size is an input."""
     if name not in inputs:
         raise BindError(
             f"unknown keyword argument {name!r}.",
             where=call,
-            hint=f"keywords are `out`, the inputs ({', '.join(inputs) or 'none'}) and the "
-            f"symbolic sizes ({', '.join(sizes) or 'none'}).",
+            hint=f"{meant(name, ['out', *inputs, *sizes])}keywords are `out`, the inputs "
+            f"({', '.join(inputs) or 'none'}) and the symbolic sizes "
+            f"({', '.join(sizes) or 'none'}).",
         )
-    if name in placed:
-        raise BindError(
-            f"argument {name} of {function} is given by position and by name.",
-            where=call,
-            hint="pass it once.",
-        )
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A question for the name that is most like an unknown one, case aside; "" if none is."""
+    folded = {k.lower(): k for k in known}
+    like = get_close_matches(name.lower(), folded, n=1)
+    return f"did you mean {folded[like[0]]}? " if like else ""
 
 
 def _kind(given: object) -> str:

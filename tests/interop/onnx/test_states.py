@@ -238,6 +238,28 @@ def test_wrong_settings_are_refused_in_words(name: str) -> None:
         load(model)
 
 
+@pytest.mark.parametrize("code, dtype", [(6, "int32"), (1, "float32")])
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+def test_bits_of_known_floats_are_folded(code: int, dtype: str, shape: tuple[int, ...]) -> None:
+    own = np.float32 if code == 6 else np.int32
+    bits = (rng.standard_normal(shape) * 1e6).astype(own)
+    g = Graph(26)
+    x = g.input("x", shape, dtype)
+    g.output(g.op("Add", x, g.op("BitCast", g.const(bits, "bits"), to=code)), dtype)
+    model = load(g.model())
+    assert "bits" not in model.parameters
+    given = np.ones(shape, dtype)
+    [found] = model.build()({"x": given}).values()
+    np.testing.assert_array_equal(found, given + bits.view(dtype))
+
+
+def test_bits_of_an_input_that_is_given_while_importing() -> None:
+    one = single("BitCast", {"a": X23}, 1, 26, to=6)
+    one.graph.output[0].type.tensor_type.elem_type = 6
+    [found] = load(one, constants={"a": X23}).build()({}).values()
+    np.testing.assert_array_equal(found, X23.view(np.int32))
+
+
 @pytest.mark.parametrize("operator", ["Scatter", "Upsample"])
 def test_operators_that_onnx_gave_up_are_old(operator: str) -> None:
     third = {"u": X23} if operator == "Scatter" else {}

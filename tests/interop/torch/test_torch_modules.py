@@ -128,6 +128,8 @@ def test_inputs_by_their_names() -> None:
             f"{text}\n  in: test_module(X, W, B)\n"
             "  hint: pass each input once, by its place or by its name."
         )
+    with pytest.raises(BindError, match=r"hint: did you mean W\? pass each input once"):
+        f(X, w=m.w, B=m.b)
 
 
 def test_a_batch_of_batches_is_told_of_vmap() -> None:

@@ -69,6 +69,26 @@ def an_unknown_name() -> None:
 
 @refused(
     BindError,
+    "unknown keyword argument 'w'.",
+    CALL,
+    "  hint: did you mean W? keywords are `out`, the inputs (X, W) and the symbolic sizes (none).",
+)
+def a_name_in_small_letters() -> None:
+    f(x, w=w)
+
+
+@refused(
+    BindError,
+    "unknown keyword argument 'V'.",
+    "  in: Q(P)",
+    "  hint: keywords are `out`, the inputs (P) and the symbolic sizes (n).",
+)
+def an_unknown_name_alone() -> None:
+    g(V=np.ones(2))
+
+
+@refused(
+    BindError,
     "argument X of Y is given by position and by name.",
     CALL,
     "  hint: pass it once.",

@@ -11,7 +11,7 @@ from tensorad import te, topi
 from tensorad.errors import OnnxError
 from tensorad.interop.onnx.calls import Call
 from tensorad.interop.onnx.operators.folding import Handler, Undecided, folded
-from tensorad.interop.onnx.values import Value, dtype_of
+from tensorad.interop.onnx.values import Known, Value, dtype_of
 from tensorad.ir.arrays.elementwise import broadcast_shapes
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import Expr
@@ -109,22 +109,26 @@ def bit_shift(call: Call) -> Value:
 
 
 def bit_cast(call: Call) -> Value:
-    """The bits of integers as another type of as many bits.
+    """Bits as another type of as many: of integers, and of floats that are known while importing.
 
     Raises:
-        OnnxError: one of the types is that of floats, whose bits no formula reads.
+        OnnxError: one of the types is that of floats, whose bits no formula reads, and the input
+            is computed in calls.
     """
-    x, wanted = call.tensor(0), dtype_of(call.integer("to", 0))
+    x, wanted = call.value(0), dtype_of(call.integer("to", 0))
     if x.dtype is wanted:
         return x
     if x.dtype.size_bytes != wanted.size_bytes or wanted.bits == 1:
         raise OnnxError(f"{x.dtype} and {wanted} have not the same number of bits.")
-    if x.dtype.is_float or wanted.is_float:
+    if not (x.dtype.is_float or wanted.is_float):
+        return call.tensor(0).astype(wanted)
+    if isinstance(x, Tensor):
         raise OnnxError(
             "the bits of floats are not imported: no formula reads them.",
-            hint="convert numbers with Cast, or write these parts with tensorad.topi.",
+            hint="convert numbers with Cast, or give a model input a value while importing: "
+            "load(path, constants={name: array}).",
         )
-    return x.astype(wanted)
+    return Known(np.ascontiguousarray(call.numbers(0)).view(str(wanted)).reshape(x.shape))
 
 
 HANDLERS: Final[Mapping[str, Handler]] = {
