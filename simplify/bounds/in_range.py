@@ -79,13 +79,23 @@ class Query:
         return problem.by_enumeration() if found is _DATA else found
 
     def witness(self, sizes: Mapping[Expr, int] | None = None) -> Point | None:
-        """A point (sizes first) where the index is outside, at the given sizes if any."""
+        """A point (sizes first) where the index is outside, at the given sizes if any.
+
+        It may cost isl more than the verdict did: beyond the budget it is looked for point by
+        point, and in boxes too large for that an empty point stands for one that is not known.
+        """
         problem = _Problem(self)
         problem.fixed = [s == v for s, v in (sizes or {}).items() if s in problem.sizes]
         if problem.unknowns:
             return problem.first_outside()
-        with budget():
-            return problem.outside().sample()
+        try:
+            with budget():
+                return problem.outside().sample()
+        except BudgetExceeded:
+            try:
+                return problem.first_outside()
+            except NotEnumerable:
+                return {}
 
 
 class _Problem:

@@ -21,7 +21,7 @@ from tensorad.ir.order import SIZE, occurs, sizes_in
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Compute, Op, Scan, Scatter, dim_expr, outputs
 from tensorad.ir.text.printer import ExprWriter
-from tensorad.ir.visit import free_leaves, loop_bounds, op_expressions, reads
+from tensorad.ir.visit import free_leaves, loop_bounds, op_expressions, postorder, reads
 from tensorad.process import memo
 from tensorad.simplify.bounds.in_range import Point, Query, RangeVerdict
 from tensorad.simplify.bounds.pointwise import value_at
@@ -294,7 +294,6 @@ def _error(
     writer = ExprWriter()
     _, (text,) = writer.write((r,))
     index = r.indices[dimension]
-    value = value_at(index, at)
     used = free_leaves(index, *(b for a in site.axes for b in (a.lower, a.upper)))
     where = ", ".join(
         f"{writer.text(leaf)} = {v}"
@@ -303,8 +302,9 @@ def _error(
     )
     advice = "guard the read with select(...) or change the axis."
     access = "writes" if isinstance(r.tensor.op, Scatter) and r.tensor.op.name == name else "reads"
+    place = f"index {value_at(index, at)} of" if _is_known(index, at) else "outside of"
     return BoundsError(
-        f"{text} {access} index {value} of axis {dimension}, {_extent_text(r, dimension, at)}.",
+        f"{text} {access} {place} axis {dimension}, {_extent_text(r, dimension, at)}.",
         where=f"{name}" + (f", defined at {source}" if source else ""),
         hint=f"at {where}; {advice}" if where else advice,
     )
@@ -312,6 +312,10 @@ def _error(
 
 def _extent_text(r: Read, dimension: int, at: Point) -> str:
     n = r.tensor.shape[dimension]
-    if isinstance(n, int):
+    if isinstance(n, int) or not _is_known(n, at):
         return f"whose extent is {n}"
     return f"whose extent {n} is {value_at(n, at)}"
+
+
+def _is_known(e: Expr, at: Point) -> bool:
+    return all(leaf in at for leaf in postorder(e) if isinstance(leaf, (Axis, Size)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tensorad import te
+from tensorad import config, te
+from tensorad.errors import BoundsError
 from tensorad.ir.expr import TRUE, Expr, axis, call, floordiv, int_const, local_size, size_var
 from tensorad.ir.tensor import Compute
 from tensorad.simplify.bounds.in_range import Query
@@ -46,6 +47,20 @@ def test_sizes_get_the_requirement() -> None:
     point = query.witness({N: 5})
     assert point is not None
     assert point[P] == 5
+
+
+def test_the_point_may_cost_more_than_the_verdict() -> None:
+    """A small box is walked then; of a large one it is said that an index is outside."""
+
+    def shifted(extent: int) -> None:
+        X = te.placeholder((extent,), name="X")
+        te.compute((extent,), lambda i: X[i + 1], name="Y")
+
+    for extent, message in ((6, "reads index 6 of axis 0"), (10**9, "reads outside of axis 0")):
+        with pytest.raises(BoundsError, match=f"reads index {extent} of axis 0"):
+            shifted(extent)  # the verdict is known from here on
+        with config.override(isl_operations=1), pytest.raises(BoundsError, match=message):
+            shifted(extent)
 
 
 def test_the_first_point_in_order() -> None:
