@@ -21,6 +21,8 @@ from tests.mutants.mistake import ROOT, Mistake
 
 PYTEST: Final = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line")
 WHOLE_SUITE: Final = ("tests",)
+NONE_RAN: Final = 5
+"""How pytest ends where no test ran: none was selected, or whole files were skipped."""
 LEAST_LIMIT: Final = 60.0
 """Seconds that tests always have before they count as hanging."""
 SLOWER: Final = 8
@@ -125,11 +127,17 @@ class Copy:
         return process.returncode, text
 
     def run(self, tests: Sequence[str], limit: float) -> Ran:
-        """Run tests as the copy is."""
+        """Run tests as the copy is.
+
+        Raises:
+            WrongSetup: not one was selected.
+        """
         before = time.monotonic()
         code, text = self._python((*PYTEST, *tests), limit)
         seconds = time.monotonic() - before
-        if code in (0, 5):  # all passed, or all were skipped
+        if code == NONE_RAN and not re.search(r"\b\d+ skipped", text):
+            raise WrongSetup(f"no test is selected by {' '.join(tests)}")
+        if code in (0, NONE_RAN):
             return Ran("", seconds)
         if code is None:
             return Ran("a hang", seconds)
