@@ -47,9 +47,15 @@ def fuzz(name: str, seed: int, cases: int, seconds: float | None, keep: Path) ->
     """How many different failures there were."""
     fuzzer, start, done = FUZZERS[name], time.monotonic(), 0
     known: set[str] = set()
-    while done < cases and (seconds is None or time.monotonic() - start < seconds):
+
+    def goes_on() -> bool:
+        return done < cases and (seconds is None or time.monotonic() - start < seconds)
+
+    while goes_on():
         with Child(fuzzer) as child:
-            for _ in range(min(BATCH, cases - done)):
+            for _ in range(BATCH):
+                if not goes_on():
+                    break
                 at, done = seed + done, done + 1
                 told = child.ask(at)
                 if told.failure and told.failure not in known:
