@@ -23,7 +23,7 @@ from tensorad.ir.visit import op_inputs, placeholders, topological_ops
 from tests.random.generators import Array, campaign, concrete_shape
 from tests.random.test_random_programs import choose
 
-SEEDS: Final = campaign(range(1000), 100)
+SEEDS: Final = campaign(range(1000), 200)
 SIZES: Final = {"n": 4, "m": 3}
 IN_ORDER: Final = ta.Schedule(
     vector=False, split=False, unroll=False, contract=False, blocks=False, siblings=False,
