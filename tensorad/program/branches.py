@@ -20,6 +20,7 @@ from tensorad.program.leaf_types import opened
 from tensorad.program.recursion import Awaited
 from tensorad.program.references.frames import Frame, check_kept, frame
 from tensorad.program.references.joins import joined as joined_references
+from tensorad.program.references.leaving import give_out
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
 from tensorad.program.values import alone, as_tensor, dtype_of, promoted
@@ -176,13 +177,15 @@ def sides(
         try:
             with tracing(), written_inside(), frame(f"{title} of {where}") as own:
                 flat = flatten(function(*given), name)
-            check_kept([(flat.structure, name)], "result", own.owner)
             found[title], frames[title] = flat, own
         except Awaited as awaited:
             if last is None or awaited.frame.depth < last.frame.depth:
                 last = awaited
     if last is not None and not found:
         raise last
+    give_out({title: flat.structure for title, flat in found.items()}, frames, name)
+    for title, flat in found.items():
+        check_kept([(flat.structure, name)], "result", frames[title].owner)
     return since, found, frames
 
 

@@ -268,7 +268,7 @@ def _with_chosen(flats: Sequence[Flat], name: str) -> list[Flat]:
         first = parts[0]
         if all(p == first for p in parts):
             return copy(parts)
-        every = [_references(p) for p in parts]
+        every = [references_in(p) for p in parts]
         if all(every):
             changes = True
             cells = list(dict.fromkeys([c for some in every for c in some]))
@@ -296,7 +296,7 @@ def _with_chosen(flats: Sequence[Flat], name: str) -> list[Flat]:
     return [Flat(*three) for three in zip(leaves, paths, structures, strict=True)]
 
 
-def _references(part: Structure) -> list[Handle]:
+def references_in(part: Structure) -> list[Handle]:
     """The references that a part of a tree may be; none if it is no reference."""
     if isinstance(part, Static):
         return [part.value] if isinstance(part.value, Handle) else []

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tensorad.errors import DefinitionError, DTypeError
+from tensorad.errors import DefinitionError, DTypeError, ShapeError
+from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import DType
 from tensorad.ir.tensor import Tensor
+from tensorad.program.calls import shape_of
 from tensorad.program.data.function_types import is_function
 from tensorad.program.data.function_types import joined as joined_functions
 from tensorad.program.references.contents import in_dtype, with_functions
@@ -49,7 +51,7 @@ def joined(frames: Mapping[str, Frame], where: str) -> Joined:
         where: the branch, for errors.
     Raises:
         DefinitionError: they leave different structures or references, or one of their own.
-        DTypeError: they leave different dtypes.
+        DTypeError, ShapeError: they leave different dtypes, or shapes.
     """
     made = Joined([], {title: [] for title in frames}, [], {})
     for cell in dict.fromkeys([c for f in frames.values() for c in f.after]):
@@ -65,6 +67,7 @@ def joined(frames: Mapping[str, Frame], where: str) -> Joined:
                 dtype = leaves[0].dtype
             else:
                 dtype = _one_dtype(cell, n, after, where)
+                _check_shapes(cell, n, after, where)
                 leaves = [in_dtype(v, path, dtype) for v in leaves]
             made.slots.append(Slot(cell, path))
             made.dtypes.append(dtype)
@@ -117,6 +120,22 @@ def _one_dtype(cell: Cell, n: int, after: Mapping[str, Held], where: str) -> DTy
             "array.",
         )
     return dtype
+
+
+def _check_shapes(cell: Cell, n: int, after: Mapping[str, Held], where: str) -> None:
+    """They leave one shape.
+
+    Raises:
+        ShapeError: they leave several.
+    """
+    first, *others = [shape_of(h.leaves[n]) for h in after.values()]
+    if any(len(s) != len(first) or not all(map(same_dim, s, first)) for s in others):
+        shown = [f"{title}: {leaf_text(h.leaves[n])}" for title, h in after.items()]
+        raise ShapeError(
+            f"the branches of {where} leave different shapes in {cell.described}.",
+            where=", ".join(shown),
+            hint="references of which data choose one hold arrays of one shape.",
+        )
 
 
 def changed(f: Frame, before: Mapping[Cell, Held]) -> tuple[list[Slot], dict[Cell, Held], bool]:

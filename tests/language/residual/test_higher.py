@@ -67,6 +67,17 @@ def f(n, x) {
   go = fn (k, y) { if k > 0 { go(k - 1, g(y)) * y } else { y } }
   (go(n, x), read(count), read(r))
 }""",
+    "a reference that an arm makes": """def f(n, x) {
+  a = ref(x)
+  r = if x > 0.0 { ref(x * 2.0) } else { a }
+  r := read(r) * x
+  p = ref(a)
+  u = if n > 3 { b = ref(sin(x))
+    p := b } else { p := r }
+  s = read(p)
+  s := read(s) + 1.0
+  (read(r), read(a), read(s))
+}""",
     "a reference that data choose": """def f(n, x) {
   a = ref(x)
   b = ref(x * 2.0)

@@ -88,3 +88,88 @@ def test_the_same_reference_is_no_choice() -> None:
 
     text = str(ta.function(f).trace(X))
     assert "branch" not in text
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_made_inside_of_an_arm_and_returned(sign: int, is_alone: bool) -> None:
+    """Also where the other arm returns one of outside, which stays as it is."""
+
+    def with_refs(x: Any) -> Any:
+        a = ta.ref(x * 2.0, "a")
+        other = (lambda: a) if is_alone else (lambda: ta.ref(a.get(), "b"))
+        r = ta.cond(x[0] > 0, lambda: ta.ref(ta.topi.sin(x), "made"), other)
+        r.mul(x)
+        r.at[1].add(3.0)
+        return (r.get() * a.get()).sum()
+
+    def without(x: Any) -> Any:
+        def changed(v: Any) -> Any:
+            return (v * x).at[1].add(3.0)
+
+        twice = x * 2.0
+        r, a = ta.cond(
+            x[0] > 0,
+            lambda: (changed(ta.topi.sin(x)), twice),
+            lambda: (changed(twice), changed(twice) if is_alone else twice),
+        )
+        return (r * a).sum()
+
+    check_same(with_refs, without, sign * X, second=sign > 0)
+
+
+def test_made_inside_and_left_in_another_one() -> None:
+    """What holds it, and one that an inner branch chose of it and of others."""
+
+    def with_refs(x: Any) -> Any:
+        a = ta.ref(x, "a")
+        p = ta.ref(a, "p")
+
+        def arm() -> Any:
+            own = ta.ref(x * x, "own")
+            p.set(own)
+            return {"r": ta.cond(x[1] > 0, lambda: ta.ref(x + 1.0, "inner"), lambda: own)}
+
+        found = ta.cond(x[0] > 0, arm, lambda: {"r": a})
+        found["r"].mul(x)
+        p.get().add(x)
+        return (found["r"].get() * p.get().get() + a.get()).sum()
+
+    def plain(x: Any) -> Any:
+        if x[0] <= 0:
+            a = x * x + x
+            return (a * a + a).sum()
+        if x[1] > 0:
+            return ((x + 1.0) * x * (x * x + x) + x).sum()
+        own = x * x * x + x
+        return (own * own + x).sum()
+
+    f, grad = ta.function(with_refs), ta.grad(with_refs)
+    for one in (1, -1):
+        for other in (1, -1):
+            x = np.array([one * 0.5, other * 0.25])
+            np.testing.assert_allclose(f(x), plain(x), rtol=1e-12)
+            np.testing.assert_allclose(ta.interpret(f, x), plain(x), rtol=1e-12)
+            slopes = [(plain(x + h) - plain(x - h)) / 2e-6 for h in 1e-6 * np.eye(2)]
+            np.testing.assert_allclose(grad(x), slopes, rtol=1e-7)
+
+
+def test_made_inside_with_functions_in_it() -> None:
+    """What the function captures is computed by the arm alone."""
+
+    def f(x: Any, n: Any) -> Any:
+        @ta.function
+        def fell(k: Any) -> Any:
+            def arm() -> Any:
+                y = fell(k - 1)
+                return ta.ref(lambda v: v * y, "made")
+
+            r = ta.cond(k > 0, arm, lambda: ta.ref(lambda v: v + x, "last"))
+            return r.get()(x)
+
+        return fell(n)
+
+    for n in range(4):
+        value, slope = ta.value_and_grad(f)(np.float64(0.5), np.int64(n))
+        np.testing.assert_allclose(value, 2 * 0.5 ** (n + 1), rtol=1e-12)
+        np.testing.assert_allclose(slope, 2 * (n + 1) * 0.5**n, rtol=1e-12)

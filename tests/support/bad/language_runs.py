@@ -116,21 +116,6 @@ def f(x : float64[]) {
 
 @refused(
     errors.DefinitionError,
-    "the reference t1 made at line 2 is a part of the result of true_fn of cond at "
-    "HERE, which made it.",
-    "  in: line 2: r = if t0 { ref(x) } else { ref(x) }",
-    "  hint: return what it holds: t1.get().",
-)
-def reference_leaves_a_branch() -> object:
-    text = """def f(x) {
-  r = if x > 0.0 { ref(x) } else { ref(x) }
-  read(r)
-}"""
-    return parse(text)["f"](np.float64(2))
-
-
-@refused(
-    errors.DefinitionError,
     "f results in a function.",
     "  in: f",
     "  hint: call it.",

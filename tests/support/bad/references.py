@@ -52,14 +52,29 @@ def outer_result() -> None:
 
 
 @CASES.refused(
+    ShapeError,
+    "the branches of cond at HERE leave different shapes in the reference r made at HERE.",
+    "  in: true_fn: float64 (3,), false_fn: float64 (2,)",
+    "  hint: references of which data choose one hold arrays of one shape.",
+)
+def made_in_an_arm_with_another_shape() -> None:
+    run(lambda x: ta.cond(x[0] > 0, lambda: ta.ref(x, "r"), lambda: ta.ref(x[:2], "s")).get(), V)
+
+
+@CASES.refused(
     DefinitionError,
-    "the reference r made at HERE is a part of the result of true_fn of cond at HERE, which "
+    "the reference inner made at HERE is a part of the result of true_fn of cond at HERE, which "
     "made it.",
     "  in: cond",
-    "  hint: return what it holds: r.get().",
+    "  hint: return what it holds: inner.get().",
 )
-def made_in_an_arm_and_returned() -> None:
-    run(lambda x: ta.cond(x[0] > 0, lambda: ta.ref(x, "r"), lambda: ta.ref(x, "r")).get(), V)
+def made_in_a_loop_of_an_arm() -> None:
+    def arm(x: Any) -> Any:
+        found: list[Any] = []
+        ta.for_loop(0, 3, lambda i, c: (found.append(ta.ref(c, "inner")), c)[1], x)
+        return found[-1]
+
+    run(lambda x: ta.cond(x[0] > 0, lambda: arm(x), lambda: ta.ref(x, "r")).get(), V)
 
 
 @CASES.refused(
@@ -223,23 +238,6 @@ def arms_dtype() -> None:
     def f(x: Any) -> Any:
         r = ta.ref(0.0, "r")
         ta.cond(x[0] > 0, lambda: r.set(x[0]), lambda: r.set(x[0].astype("float32")))
-        return x
-
-    run(f, V)
-
-
-@CASES.refused(
-    DefinitionError,
-    "the reference b made at HERE is a part of the contents of p of true_fn of cond at HERE, "
-    "which made it.",
-    "  in: p",
-    "  hint: return what it holds: b.get().",
-)
-def arms_contents() -> None:
-    def f(x: Any) -> Any:
-        a = ta.ref(x, "a")
-        p = ta.ref(a, "p")
-        ta.cond(x[0] > 0, lambda: p.set(ta.ref(x, "b")), lambda: None)
         return x
 
     run(f, V)
