@@ -41,6 +41,7 @@ KINDS = (
     (0.5, False, higher.composed),
     (0.8, True, higher.recursion),
     (1.0, False, higher.selected),
+    (0.6, True, higher.born),
     (0.4, False, higher.iterated),
     (0.7, True, higher.matched),
     (0.7, True, higher.folded),

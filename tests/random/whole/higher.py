@@ -83,6 +83,24 @@ def selected(w: Writer, names: Names) -> Statement | None:
     return Statement(lines if names.local else [*lines[:2], "writes.add(1)", lines[2]], (p, r))
 
 
+def born(w: Writer, names: Names) -> Statement:
+    """A reference that a branch returns, and that its arms made, or one of them."""
+    kind = w.rng.choice("ssv")
+
+    def result(own: Names) -> str:
+        found = own.places_of(kind)
+        if found and w.chance(0.4):
+            return w.rng.choice(found)
+        name = "local" if names.local else "held"
+        return f'ta.ref({(w.bounded if kind == "s" else w.row)(own)}, "{name}")'
+
+    arms = [w.define(w.name("arm"), [], names.inner(), result) for _ in range(2)]
+    r, test = w.name("r"), w.test(names)
+    names.places += [(kind, r)] * 2
+    ways = ", ".join(map(name_of, arms))
+    return Statement([*arms, f"{r} = ta.cond({test}, {ways})"], (r,))
+
+
 def iterated(w: Writer, names: Names) -> Statement | None:
     """A function that is given to a recursive one, which composes it."""
     found = [f for f in names.functions if f not in names.touching]
