@@ -101,6 +101,10 @@ class Frame:
         for cell, held in self._before.items():
             cell.held = held
 
+    def left(self, cell: Cell) -> Held:
+        """What a reference held at the end, written or not."""
+        return self.after.get(cell, cell.held)
+
 
 _current: Final[ContextVar[Frame | None]] = ContextVar("frame", default=None)
 

@@ -56,7 +56,7 @@ def joined(frames: Mapping[str, Frame], where: str) -> Joined:
     made = Joined([], {title: [] for title in frames}, [], {})
     for cell in dict.fromkeys([c for f in frames.values() for c in f.after]):
         before = dict(zip(cell.held.paths, cell.held.leaves, strict=True))
-        after = _alike(cell, {t: f.after.get(cell, cell.held) for t, f in frames.items()}, where)
+        after = _alike(cell, {t: f.left(cell) for t, f in frames.items()}, where)
         made.held[cell] = pattern = next(iter(after.values()))
         for n, path in enumerate(pattern.paths):
             leaves = [h.leaves[n] for h in after.values()]

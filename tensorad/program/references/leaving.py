@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorad.program.leaf_types import references_in
-from tensorad.program.references.frames import Cell, Frame, Held, current
+from tensorad.program.references.frames import Cell, Frame, current
 from tensorad.program.trees import Branching, Structure, leaf_maker
 
 Places = dict[str, tuple[Cell, ...]]
@@ -39,7 +39,7 @@ def give_out(trees: Mapping[str, Structure], own: Mapping[str, Frame], name: str
     """
     written = dict.fromkeys([c for f in own.values() for c in f.after])
     found = [(name, dict(trees))]
-    found += [(c.name, {t: _after(f, c).structure for t, f in own.items()}) for c in written]
+    found += [(c.name, {t: f.left(c).structure for t, f in own.items()}) for c in written]
     given: dict[Cell, None] = {}
     while found:
         path, structures = found.pop()
@@ -51,15 +51,9 @@ def give_out(trees: Mapping[str, Structure], own: Mapping[str, Frame], name: str
                 if cell in given:
                     continue
                 given[cell] = None
-                held = {
-                    t: _after(own[t], cell if t == title else some[0]) for t, some in row.items()
-                }
+                held = {t: own[t].left(cell if t == title else some[0]) for t, some in row.items()}
                 found.append((cell.name, {t: h.structure for t, h in held.items()}))
                 for t, h in held.items():
                     own[t].after[cell] = h
     for cell in given:
         cell.home = current()
-
-
-def _after(own: Frame, cell: Cell) -> Held:
-    return own.after.get(cell, cell.held)
