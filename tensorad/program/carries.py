@@ -17,8 +17,10 @@ from tensorad.program.calls import operand
 from tensorad.program.data.function_types import written_inside
 from tensorad.program.data.rounds import Rounds
 from tensorad.program.leaf_types import LeafTypes
-from tensorad.program.references.frames import Frame, cells_of, check_kept, frame
+from tensorad.program.references.frames import Cell, Frame, check_kept, frame
+from tensorad.program.references.leaving import places_of
 from tensorad.program.references.slots import Slots
+from tensorad.program.references.standing import Standing
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
 from tensorad.program.trees import Flat, Structure, flatten, is_leaf, unflatten
 from tensorad.program.values import alone, as_tensor, dtype_of, parameters, weak
@@ -81,13 +83,14 @@ class _Carry(LeafTypes):
 
     Attributes:
         kept: leaves of references of outside that the body writes.
+        standing: references in the place of those that the body made.
     """
 
     def __init__(self, body: Body, init: object) -> None:
         super().__init__(flatten(operand(init, body.name), body.name), body.name)
         self.body = body
-        _check_no_references(body, self.flat)
         self.kept = Slots(body.name)
+        self.standing = Standing(body.where, body.name)
 
     @property
     def paths(self) -> list[str]:
@@ -105,6 +108,11 @@ class _Carry(LeafTypes):
     def tree(self, values: Sequence[Tensor]) -> Any:
         """The user's carry of these values."""
         return unflatten(self.flat.structure, values[: len(self.own)])
+
+    def given(self, values: Sequence[Tensor]) -> Any:
+        """The carry as the body gets it, in its frame."""
+        structure = self.standing.given(self.flat.structure)
+        return unflatten(structure, values[: len(self.own)])
 
     def all_functions(self) -> int:
         """How many functions belong to types of the carry and of references so far."""
@@ -174,7 +182,7 @@ def _settled(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
     parts = parameters(body.part_names, *kinds, f"the body of {body.where}")
     most = _MOST_ROUNDS + 3 * len(carry.own)
     rounds, n_rounds, changes = Rounds.of(body.where), 0, False
-    while n_rounds <= most + 3 * len(carry.kept.slots):
+    while n_rounds <= most + 3 * len(carry.kept.slots) + carry.kept.n_opened:
         n_rounds += 1
         if changes:
             rounds.forget()
@@ -188,6 +196,7 @@ def _settled(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
                 flat, ys, written = _once(carry, params, parts)
             flat, is_new = carry.meet(flat)
             carry.check_structure(flat)
+            n_rounds -= is_new  # as often as there are references and functions
             if is_new or not carry.kept.find(written, params[len(carry.own) :]):
                 continue
             if carry.join(flat.leaves) or carry.promote(flat.leaves):
@@ -225,20 +234,36 @@ def _once(carry: _Carry, params: Sequence[Tensor], parts: list[Tensor]) -> tuple
     with frame(f"the body of {body.where}") as written:
         for cell, held in carry.kept.held(params[len(carry.own) :]).items():
             written.hold(cell, held)
-        after, collected = body.step(carry.tree(params), parts)
+        after, collected = body.step(carry.given(params), parts)
         flat, ys = flatten(after, body.name), flatten(collected, "y")
+        carry.standing.leave(flat, written)
+    flat = carry.standing.stand(carry.flat, flat, written)
     check_kept([(flat.structure, body.name), (ys.structure, "y")], "result", written.owner)
+    check_collected([ys.structure], body.where)
     return flat, ys, written
 
 
-def _check_no_references(body: Body, init: Flat) -> None:
-    for path, cell in cells_of(init.structure, body.name, is_value=False):
-        raise DefinitionError(
-            f"the carry of {body.where} has a reference in it: {cell.described}.",
-            where=path,
-            hint="leave it out: the body reads and writes references of outside, and what it "
-            "writes is carried.",
-        )
+def check_collected(rows: Sequence[Structure], where: str) -> None:
+    """A loop collects references that are the same in each iteration, if any.
+
+    Args:
+        rows: what iterations collect, one for all of a loop that is written down.
+    Raises:
+        DefinitionError: data, or iterations, choose one.
+    """
+    found: dict[str, dict[Cell, None]] = {}
+    for row in rows:
+        for path, cells in places_of(row, "y").items():
+            found.setdefault(path, {}).update(dict.fromkeys(cells))
+    for path, several in found.items():
+        if len(several) > 1:
+            one, other, *_ = several
+            raise DefinitionError(
+                f"{where} collects a reference that differs between iterations: {one.described}, "
+                f"or {other.described}.",
+                where=path,
+                hint="collect what it holds: return r.get() in the place of r.",
+            )
 
 
 def _test(body: Body, carry: _Carry, params: Sequence[Tensor]) -> list[Tensor]:

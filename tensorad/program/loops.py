@@ -15,7 +15,7 @@ from tensorad.ir.reference.known import current, known
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Tensor, dim_expr, dim_of, format_shape
 from tensorad.program.calls import check_takes, operand, parameter_names, shape_of
-from tensorad.program.carries import Body, Trips
+from tensorad.program.carries import Body, Trips, check_collected
 from tensorad.program.checkpointing.replays import within_memory
 from tensorad.program.checkpointing.segments import Iterations, in_segments
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
@@ -42,7 +42,8 @@ def while_loop(
         body_fn: carry -> carry: a tree of the same structure, shapes and dtypes. Both functions
             are called once to write down what they do (again where a number of `init` takes the
             dtype of what it meets); they may use tensors from outside.
-        init: a tree.
+        init: a tree. References in it may be others after each iteration, also ones that the body
+            makes.
         checkpoint, memory: what is stored for reverse mode, see `scan`.
     Raises:
         DefinitionError, ShapeError, DTypeError: the body changes the carry's structure, shape or
@@ -155,7 +156,7 @@ def scan(
 
     if isinstance(times.trips, Const) and times.trips.value and is_written_out(times.trips.value):
         start = operand(init, carry_name)
-        return _written_out_scan(step, start, scanned, int(times.trips.value), bool(reverse))
+        return _written_out_scan(step, start, scanned, times, where)
     names = [x_name + p.removeprefix("xs") for p in flat.paths]
     body = Body(where, carry_name, step, part_names=names)
     return _run(Iterations(lambda _: body, times, scanned), init, checkpoint, memory)
@@ -185,17 +186,20 @@ def _run(loop: Iterations, init: object, checkpoint: object, memory: object) -> 
 
 
 def _written_out_scan(
-    step: Callable[[Any, list[Tensor]], tuple[Any, Any]], carry: Any, xs: list[Tensor], trips: int,
-    reverse: bool,
+    step: Callable[[Any, list[Tensor]], tuple[Any, Any]], carry: Any, xs: list[Tensor],
+    times: Trips, where: str,
 ) -> tuple[Any, Any]:  # fmt: skip
     """The iterations one after the other, and what they collect as tensors of rows."""
+    assert isinstance(times.trips, Const), "their number is known"
     rows: list[Flat] = []
-    for n in reversed(range(trips)) if reverse else range(trips):
+    order = range(int(times.trips.value))
+    for n in reversed(order) if times.reverse else order:
         parts = [_row(x, n) for x in xs]
         carry, y = step(carry, parts)
         rows.append(flatten(y, "y"))
-    if reverse:
+    if times.reverse:
         rows.reverse()
+    check_collected([row.structure for row in rows], where)
     columns = zip(*[row.leaves for row in rows], strict=True)
     pairs = zip(columns, rows[0].paths, strict=True)
     ys = [_stacked([as_tensor(v, path) for v in column], path) for column, path in pairs]

@@ -16,6 +16,7 @@ import pytest
 import tensorad as ta
 from tests.program import test_branches, test_derivatives, test_functions, test_loops
 from tests.support.bad import (
+    carried,
     derivatives,
     equations,
     examples,
@@ -36,8 +37,8 @@ from tests.support.refusals import Case, check
 
 LANGUAGE = (language_texts, language_types, language_runs)
 PARTS = (
-    programs, loops, derivatives, modules, references, lenses, levels, examples, recursion, kinds,
-    values, equations, *LANGUAGE,
+    programs, loops, derivatives, modules, references, carried, lenses, levels, examples, recursion,
+    kinds, values, equations, *LANGUAGE,
 )  # fmt: skip
 EVERY = [case for part in PARTS for case in part.CASES]
 ENDLESS = (

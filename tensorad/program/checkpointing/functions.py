@@ -35,6 +35,7 @@ from tensorad.program.data.function_types import written_inside
 from tensorad.program.leaf_types import with_values
 from tensorad.program.references.frames import check_kept, frame
 from tensorad.program.references.joins import left_by
+from tensorad.program.references.leaving import give_out
 from tensorad.program.trees import flatten, is_leaf, unflatten
 from tensorad.program.values import as_tensor
 from tensorad.te import compute
@@ -185,9 +186,10 @@ def recomputed(
     start = births()
     with tracing(), written_inside(), frame(where) as own:
         flat = with_values(flatten(f(), name), name)
-        check_kept([(flat.structure, name)], "result", where)
+    given = give_out({name: flat.structure}, {name: own}, name)
+    check_kept([(flat.structure, name)], "result", where)
     with written_inside(since=start):
-        left = left_by(name, own, where)
+        left = left_by(name, own, where, given)
     leaves = [*flat.leaves, *left.leaves[name]]
     paths = [*flat.paths, *[s.path for s in left.slots]]
     results = [as_tensor(v, p) for v, p in zip(leaves, paths, strict=True)]

@@ -43,6 +43,7 @@ from tensorad.ir.tensor import (
 from tensorad.program.carries import Trips, run_loop
 from tensorad.program.checkpointing.segments import Iterations, row_step
 from tensorad.program.references.frames import frame
+from tensorad.program.references.leaving import places_of
 from tensorad.program.trees import Structure, flatten, unflatten
 
 Bookkeeping = tuple[list[Tensor], list[Tensor], list[Tensor], Tensor]
@@ -57,7 +58,8 @@ def within_memory(loop: Iterations, init: object, memory: int) -> tuple[Any, Any
 
     Raises:
         DefinitionError: two states do not fit: one that is stored, one that is computed again; or
-            their size is symbolic, or that of records; or the body writes references.
+            their size is symbolic, or that of records; or the body writes references, or carries
+            one that it makes.
     """
     with frame(f"the body of {loop.where}") as own:
         made = run_loop(loop.body(loop.times.counter), init, loop.scanned, loop.times)
@@ -69,6 +71,13 @@ def within_memory(loop: Iterations, init: object, memory: int) -> tuple[Any, Any
         )
     ys = unflatten(made.ys_structure, [saved(made.op, y) for y in made.ys])
     flat = flatten(made.result, "carry")
+    every = [c for cells in places_of(flat.structure, "carry").values() for c in cells]
+    for cell in [c for c in every if c.home is own]:
+        raise DefinitionError(
+            f"memory of {loop.where} is a number, but its body makes and carries {cell.described}.",
+            hint="carry what the reference holds; or pass "
+            'checkpoint="sqrt", or how many iterations a segment has.',
+        )
     if not flat.leaves:  # nothing goes round
         return made.result, ys
     op = _storing(loop, made.op, _rows(loop, made.op, memory), flat.structure)

@@ -43,6 +43,12 @@ def first_held(tree: object, name: str) -> Held:
     return Held(tuple(leaves), tuple(flat.paths), flat.structure, tuple(dtypes))
 
 
+def under(held: Held, name: str) -> Held:
+    """The same tree as that of a reference of another name."""
+    flat = flatten(unflatten(held.structure, held.leaves), name)
+    return held._replace(paths=tuple(flat.paths), structure=flat.structure)
+
+
 def shown(held: Held) -> Any:
     """The tree as users get it: inside of functions arrays are tensors."""
     inside = is_tracing() or current() is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
@@ -42,20 +42,22 @@ class Joined(NamedTuple):
             write(cell, after)
 
 
-def joined(frames: Mapping[str, Frame], where: str) -> Joined:
+def joined(frames: Mapping[str, Frame], where: str, given: Collection[Cell] = ()) -> Joined:
     """What the arms of a branch leave, each in its frame, which is closed.
 
     Functions that differ are values that data choose.
 
     Args:
         where: the branch, for errors.
+        given: references that nobody had before.
     Raises:
         DefinitionError: they leave different structures or references, or one of their own.
         DTypeError, ShapeError: they leave different dtypes, or shapes.
     """
     made = Joined([], {title: [] for title in frames}, [], {})
     for cell in dict.fromkeys([c for f in frames.values() for c in f.after]):
-        before = dict(zip(cell.held.paths, cell.held.leaves, strict=True))
+        known = () if cell in given else zip(cell.held.paths, cell.held.leaves, strict=True)
+        before = dict(known)
         after = _alike(cell, {t: f.left(cell) for t, f in frames.items()}, where)
         made.held[cell] = pattern = next(iter(after.values()))
         for n, path in enumerate(pattern.paths):
@@ -76,8 +78,9 @@ def joined(frames: Mapping[str, Frame], where: str) -> Joined:
     return made
 
 
-def left_by(title: str, own: Frame, where: str) -> Joined:
-    """What a function leaves that is a block of its own, in its frame, which is closed.
+def left_by(title: str, own: Frame, where: str, given: Collection[Cell] = ()) -> Joined:
+    """What a function leaves that is a block of its own, in its frame, which is closed; `given`
+    are references that it made and gives away.
 
     Functions that it leaves in the place of others are values: they capture what it computes.
 
@@ -86,7 +89,7 @@ def left_by(title: str, own: Frame, where: str) -> Joined:
     """
     for cell, held in own.after.items():
         own.after[cell] = with_functions([held, cell.held], cell.name)[0]
-    return joined({title: own}, where)
+    return joined({title: own}, where, given)
 
 
 def _alike(cell: Cell, after: Mapping[str, Held], where: str) -> dict[str, Held]:

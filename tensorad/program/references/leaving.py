@@ -1,4 +1,4 @@
-"""References that arms of branches made, and give away."""
+"""References that arms of branches, and functions that are blocks, made and give away."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def places_of(structure: Structure, path: str) -> Places:
     return found
 
 
-def give_out(trees: Mapping[str, Structure], own: Mapping[str, Frame], name: str) -> None:
+def give_out(
+    trees: Mapping[str, Structure], own: Mapping[str, Frame], name: str
+) -> dict[Cell, None]:
     """Let references that arms of a branch made, and return or leave in others, be outside of it.
 
     What such a one holds is a result of the branch, as what the branch writes is. In an arm that
@@ -36,6 +38,8 @@ def give_out(trees: Mapping[str, Structure], own: Mapping[str, Frame], name: str
     Args:
         trees: what each arm returns; `own` the frames of arms, which are closed.
         name: what paths begin with.
+    Returns:
+        them.
     """
     written = dict.fromkeys([c for f in own.values() for c in f.after])
     found = [(name, dict(trees))]
@@ -57,3 +61,4 @@ def give_out(trees: Mapping[str, Structure], own: Mapping[str, Frame], name: str
                     own[t].after[cell] = h
     for cell in given:
         cell.home = current()
+    return given

@@ -75,7 +75,8 @@ def ref(tree: object, name: str = "ref") -> Ref:
     Functions, branches and loops read and write references of outside: what an arm of `ta.cond`
     or `ta.switch` writes becomes a result of the branch, what the body of a loop writes is
     carried. A function that is differentiated leaves what its own run writes. A branch may return
-    a reference that its arm made. No function returns one that it made, and no loop carries one.
+    a reference that its arm made, and a loop may carry one that its body made. No function returns
+    one that it made.
 
     Args:
         tree: what it holds first: tensors, arrays, numbers, and trees of them, with functions and

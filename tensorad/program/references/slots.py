@@ -20,6 +20,7 @@ class Slots(LeafTypes):
 
     Attributes:
         slots: the leaves; `values` what they are at the end.
+        n_opened: how often a tree got leaves, where it has other functions or references.
     """
 
     def __init__(self, name: str, has_own_types: bool = False) -> None:
@@ -33,6 +34,7 @@ class Slots(LeafTypes):
         self._met_others = False  # numbers took other dtypes, where a call was written down
         self.slots: list[Slot] = []
         self.values: list[object] = []
+        self.n_opened = 0
 
     def find(self, written: Frame, params: Sequence[Tensor]) -> bool:
         """Note what a part of a program leaves, in its frame, which is closed; whether it is of the
@@ -44,6 +46,7 @@ class Slots(LeafTypes):
             DefinitionError: it leaves another structure than it finds.
         """
         slots, after, is_opened = changed(written, self.held(params))
+        self.n_opened += is_opened
         if self._take(slots) or is_opened:
             return False
         places = [(after[c], after[c].at(path)) for c, path in self.slots]

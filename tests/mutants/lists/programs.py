@@ -38,8 +38,18 @@ MISTAKES: Final[list[Mistake]] = [
             ("a carry may change its shape", "if not types.same_shape(n, value):", "if False:"),
             ("a carry may change its dtype", "if not types.takes(n, value):", "if False:"),
             (
-                "a carry may have a reference in it",
-                "        _check_no_references(body, self.flat)\n",
+                "references in turn may be collected",
+                "    check_collected([ys.structure], body.where)\n",
+                "",
+            ),
+            (
+                "a body has what stands around the loop",
+                "structure = self.standing.given(self.flat.structure)",
+                "structure = self.flat.structure",
+            ),
+            (
+                "references that are found count as rounds",
+                "            n_rounds -= is_new  # as often as there are references and functions\n",
                 "",
             ),
             (
@@ -76,6 +86,27 @@ MISTAKES: Final[list[Mistake]] = [
                 "what is kept of a body may be a reference",
                 '    check_kept([(flat.structure, body.name), (ys.structure, "y")], "result", written.owner)\n',
                 "",
+            ),
+        ],
+    ),
+    *in_file(
+        "tensorad/program/references/standing.py",
+        LOOPS,
+        [
+            (
+                "data may choose whether two places have one reference",
+                "if other != path and not len({*cells}) == len({*found[other]}) == 1:",
+                "if False:",
+            ),
+            (
+                "each place has a reference of its own",
+                "            if twin is None:\n",
+                "            if twin is None or True:\n",
+            ),
+            (
+                "what stands holds what it held first",
+                "            own.hold(cell, held)\n",
+                "            pass\n",
             ),
         ],
     ),

@@ -83,14 +83,14 @@ def for_loop(w: Writer, names: Names) -> Statement:
     own.counts.append(i)
     if w.chance(0.5):
         defined = w.define(body, [i, a], own, w.bounded)
-        text = f"ta.for_loop(0, {times}, {body}, {start}{_stored(w, times)})"
+        text = f"ta.for_loop(0, {times}, {body}, {start}{stored(w, times)})"
         return _named(w, names, [defined], text, "s")
     own.vectors.append(b)
     pair: Result = lambda own: f"({w.bounded(own)}, {w.row(own)})"  # noqa: E731
     defined = w.define(body, [i, f"{a}{b}"], own, pair)
     defined.block.statements.insert(0, Statement([f"{a}, {b} = {a}{b}"], (a, b)))
     first = f"({start}, {w.vector(names)})"
-    text = f"ta.for_loop(0, {times}, {body}, {first}{_stored(w, times)})"
+    text = f"ta.for_loop(0, {times}, {body}, {first}{stored(w, times)})"
     return _named(w, names, [defined], text, "sv")
 
 
@@ -118,7 +118,7 @@ def passed(w: Writer, names: Names) -> Statement | None:
     return _named(w, names, [defined], text, "s")
 
 
-def _stored(w: Writer, times: str) -> str:
+def stored(w: Writer, times: str) -> str:
     """What a loop stores for its reverse; "sqrt" needs a number of times, from data at most."""
     found = w.rng.choice(["", "", "", ', checkpoint="sqrt"', ", checkpoint=2"])
     return ", checkpoint=2" if found and times.startswith("i_") else found
@@ -143,7 +143,7 @@ def scan(w: Writer, names: Names) -> Statement:
     start, rows = w.number(names), w.vector(names)
     own = _with_param(names.inner(), a, e)
     defined = w.define(step, [a, e], own, lambda own: f"({w.bounded(own)}, {w.bounded(own)})")
-    options = w.rng.choice(["", ", reverse=True"]) + _stored(w, "3")
+    options = w.rng.choice(["", ", reverse=True"]) + stored(w, "3")
     return _named(w, names, [defined], f"ta.scan({step}, {start}, {rows}{options})", "sv")
 
 

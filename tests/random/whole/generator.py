@@ -42,6 +42,7 @@ KINDS = (
     (0.8, True, higher.recursion),
     (1.0, False, higher.selected),
     (0.6, True, higher.born),
+    (0.8, True, higher.carried),
     (0.4, False, higher.iterated),
     (0.7, True, higher.matched),
     (0.7, True, higher.folded),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.random.whole.forms import name_of
+from tests.random.whole.forms import name_of, stored
 from tests.random.whole.texts import Define, Statement
 from tests.random.whole.writer import Names, Writer
 
@@ -99,6 +99,36 @@ def born(w: Writer, names: Names) -> Statement:
     names.places += [(kind, r)] * 2
     ways = ", ".join(map(name_of, arms))
     return Statement([*arms, f"{r} = ta.cond({test}, {ways})"], (r,))
+
+
+def carried(w: Writer, names: Names) -> Statement | None:
+    """A loop that carries references: those in reach, in turn or chosen, and ones that it makes."""
+    if not names.places:
+        return None
+    kind, one = w.rng.choice(names.places)
+    known = names.places_of(kind)
+    i, pair, body = w.name("i"), w.name("pair"), w.name("body")
+    first, second = w.name(one[0]), w.name(one[0])
+    own = names.inner()
+    own.places += [(kind, first), (kind, second)] * 3
+    own.counts.append(i)
+
+    def result(own: Names) -> str:
+        ways = [w.rng.choice([first, second, first, second, *known]) for _ in range(2)]
+        if kind in "sv" and w.chance(0.5):
+            name = "local" if names.local else "held"
+            ways[0] = f'ta.ref({(w.bounded if kind == "s" else w.row)(own)}, "{name}")'
+        w.rng.shuffle(ways)
+        return ", ".join(ways)
+
+    defined = w.define(body, [i, pair], own, result)
+    defined.block.statements.insert(
+        0, Statement([f"{first} = {pair}[0]", f"{second} = {pair}[1]"], (first, second))
+    )
+    times, made = w.times(names), (w.name(one[0]), w.name(one[0]))
+    names.places += [(kind, m) for m in made]
+    text = f"ta.for_loop(0, {times}, {body}, ({one}, {w.rng.choice(known)}){stored(w, times)})"
+    return Statement([defined, f"{', '.join(made)} = {text}"], made)
 
 
 def iterated(w: Writer, names: Names) -> Statement | None:

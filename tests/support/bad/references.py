@@ -79,17 +79,6 @@ def made_in_a_loop_of_an_arm() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "the carry of for_loop at HERE has a reference in it: the reference r made at HERE.",
-    "  in: c['r']",
-    "  hint: leave it out: the body reads and writes references of outside, and what it writes "
-    "is carried.",
-)
-def carry() -> None:
-    run(lambda x: ta.for_loop(0, 3, lambda i, c: c, {"x": x, "r": ta.ref(x, "r")}), V)
-
-
-@CASES.refused(
-    DefinitionError,
     "the reference r made at HERE is a part of the result of the body of for_loop at HERE, "
     "which made it.",
     "  in: c",
