@@ -127,7 +127,8 @@ def carried(w: Writer, names: Names) -> Statement | None:
     )
     times, made = w.times(names), (w.name(one[0]), w.name(one[0]))
     names.places += [(kind, m) for m in made]
-    text = f"ta.for_loop(0, {times}, {body}, ({one}, {w.rng.choice(known)}){stored(w, times)})"
+    less = "" if "ta.ref(" in defined.block.result else stored(w, times)
+    text = f"ta.for_loop(0, {times}, {body}, ({one}, {w.rng.choice(known)}){less})"
     return Statement([defined, f"{', '.join(made)} = {text}"], made)
 
 
