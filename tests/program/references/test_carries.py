@@ -394,3 +394,20 @@ def test_along_a_long_list(is_held: bool) -> None:
         return ta.for_loop(0, n, body, (None if is_held else node, 0.0))[1]
 
     assert ta.function(f)(np.float64(1), np.int64(5)) == 15 + 14 + 13 + 12 + 11
+
+
+def test_segments_keep_what_references_hold_of_a_few_states() -> None:
+    steps, width = 2_500, 64
+
+    def last(x: Any, **kept: Any) -> Any:
+        def body(i: Any, r: Any) -> Any:
+            return ta.ref(ta.sin(r.get()) * 1.0001, "v")
+
+        return ta.for_loop(0, steps, body, ta.ref(x, "v"), **kept).get().sum()
+
+    x = np.linspace(0.1, 1.0, width)
+    all_stored = ta.function(ta.grad(last))
+    in_segments = ta.function(ta.grad(lambda x: last(x, checkpoint="sqrt")))
+    assert all_stored.memory(x).temporaries >= steps * x.nbytes
+    assert in_segments.memory(x).temporaries <= 3 * 50 * x.nbytes
+    np.testing.assert_array_equal(in_segments(x), all_stored(x))
