@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorad.codegen.control.carries import Around, copy_of, is_dynamic
-from tensorad.codegen.control.counts import count_of, products_in, scalar, telling
+from tensorad.codegen.control.counts import count_of, scalar, telling
 from tensorad.codegen.control.in_place import (
     InPlace,
     Updates,
@@ -19,6 +19,7 @@ from tensorad.codegen.control.last_iteration import without_dead_ends
 from tensorad.codegen.control.loop_body import Body, own
 from tensorad.codegen.control.stretches import FORMULAS, copied, has_memory, stretches
 from tensorad.codegen.control.taken_over import Taken, taken_carries, taken_results
+from tensorad.codegen.control.told_products import told_products
 from tensorad.codegen.control.totals import Adding, added_up, totals_of, zero
 from tensorad.codegen.loops.ir import (
     Activate,
@@ -89,11 +90,12 @@ def lower_tree(
     known = dict.fromkeys(given)
     results = tuple([t if has_memory(t) else copy_of(t) for t in wanted])
     lowering = _Lowering(straight)
-    nodes = tuple(lowering.sequence(results, known, delivered=results))
+    made = lowering.sequence(results, known, delivered=results)
+    nodes, products = told_products(made, (), lowering.tell)
     routines: list[Routine] = []
     while len(routines) < len(lowering.called):  # those of definitions may call more
         routines.append(lowering.routine([*lowering.called][len(routines)]))
-    return LoopProgram(tuple(given), results, nodes, tuple(routines))
+    return LoopProgram(tuple(given), results, nodes, tuple(routines), products)
 
 
 @dataclass(frozen=True)
@@ -217,9 +219,10 @@ class _Lowering:
         sums = tuple([made[k] for k in totals_of(op.definition)])
         for t in sums:
             nodes += [Place(t, self.totals[t])] if t in self.totals else self.over(zero(t), t, ())
-        told, sizes = self.told(dict.fromkeys(op.sizes), given)
+        asked = [e for e in dict.fromkeys(op.sizes) if not isinstance(e, (Const, Size))]
+        sizes = {e: local_size("size") for e in asked}
         values = tuple([sizes.get(e, e) for e in op.sizes])
-        return [*told, *nodes, Activate(op.definition, op.operands, made, values, sums)]
+        return [*self.tell(sizes), *nodes, Activate(op.definition, op.operands, made, values, sums)]
 
     def block(
         self, op: Control, n: int, operands: Sequence[Tensor], kept: Sequence[Saved], given: Given
@@ -270,16 +273,11 @@ class _Lowering:
             return [Choose(index, tuple(arms))]  # it is in range
         return [*self.formulas([chosen], given), Choose(chosen, tuple(arms))]
 
-    def told(
-        self, formulas: Iterable[Expr], given: Given
-    ) -> tuple[list[Node], dict[Expr, LocalSize]]:
-        """Sizes with the values of formulas of sizes, numbers and sizes themselves apart."""
-        asked = [e for e in formulas if not isinstance(e, (Const, Size))]
-        counts = [scalar("size", e) for e in asked]
-        loops = [telling("size", t) for t in counts]
-        return [*self.formulas(counts, given), *loops], {
-            e: loop.trips for e, loop in zip(asked, loops, strict=True)
-        }
+    def tell(self, sizes: Mapping[Expr, LocalSize]) -> list[Node]:
+        """Nodes that give sizes the values of formulas of sizes."""
+        counts = {scalar("size", e): size for e, size in sizes.items()}
+        loops = [telling(size, count) for count, size in counts.items()]
+        return [*self.formulas([*counts], {}), *loops]
 
     def routine(self, definition: Definition) -> Routine:
         """What calls of a definition run."""
@@ -298,9 +296,8 @@ class _Lowering:
         adding = [(image.get(block.results[k], block.results[k]), t) for k, t in totals.items()]
         nodes = self.sequence(wanted, known, delivered=wanted, adding=adding)
         made = tuple([results[k] for k in range(len(results))])
-        first, products = self.told(products_in(nodes, definition.sizes), known)
-        added = tuple(totals.values())
-        return Routine(definition, given, made, (*first, *nodes), products, added)
+        told, products = told_products(nodes, definition.sizes, self.tell)
+        return Routine(definition, given, made, told, products, tuple(totals.values()))
 
     def loop(self, op: Loop, kept: Sequence[Saved], given: Given) -> list[Node]:
         body = Body.of(op, kept, self.delivered)

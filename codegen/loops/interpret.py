@@ -34,6 +34,7 @@ from tensorad.codegen.loops.ir import (
     Store,
     Visit,
 )
+from tensorad.codegen.loops.run_sizes import NO_PRODUCTS, Products, asked
 from tensorad.errors import BoundsError, InternalError
 from tensorad.ir.dtypes import BOOL, DType
 from tensorad.ir.expr import (
@@ -91,6 +92,7 @@ def _run(
     for t, a in arrays.items():
         run.buffers[t] = np.array(a, dtype=storage_dtype(t.dtype))
     run.routines = {r.definition: r for r in program.routines}
+    run.products = Products(told=program.products)
     run.nodes(program.nodes)
     return run
 
@@ -130,6 +132,7 @@ class _Run:
         self.eager = False
         self.scratch: tuple[Tensor, ...] = ()
         self.routines: Mapping[Definition, Routine] = {}
+        self.products = NO_PRODUCTS
         self.formulas = [Elements(self, eager) for eager in (False, True)]
         self.placed: dict[Tensor, None] = {}
         """Tensors whose memory is another one's."""
@@ -145,6 +148,7 @@ class _Run:
 
     def nodes(self, nodes: Sequence[Node]) -> None:
         for n in nodes:
+            self.check_told(n)
             match n:
                 case Kernel():
                     self.kernel(n)
@@ -168,6 +172,13 @@ class _Run:
                 case _:
                     self.record(n)
 
+    def check_told(self, n: Node) -> None:
+        """What memory is asked for by has been told."""
+        for e in asked(n, self.products.sizes):
+            told = self.scalars[self.products.told[e]]
+            if told != max(self.value(e), 0):
+                raise InternalError(f"{e} was told to be {told}, not {self.value(e)}")
+
     def record(self, n: Make | Inside | Activate) -> None:
         """A record is its variant's number and its fields; a definition runs in buffers of its
         own."""
@@ -189,11 +200,14 @@ class _Run:
         given = [self.buffer(t) for t in (*n.operands, *n.results)]
         values = [self.value(e) for e in n.sizes]
         before, placed, scalars = self.buffers, self.placed, self.scalars
+        products = self.products
         self.buffers = dict(zip((*r.params, *r.results), given, strict=True))
         self.placed = dict.fromkeys(self.buffers)
         self.scalars = {**scalars, **dict(zip(n.definition.sizes, values, strict=True))}
+        self.products = Products(dict.fromkeys(n.definition.sizes), r.products)
         self.nodes(r.nodes)
         self.buffers, self.placed, self.scalars = before, placed, scalars
+        self.products = products
 
     def call(self, n: CallPython) -> None:
         given = [np.array(self.buffer(t), dtype=str(t.dtype)) for t in n.reads]

@@ -15,7 +15,7 @@ from tensorad.ir.cached import cached_property
 from tensorad.ir.combiner import Combiner
 from tensorad.ir.expr import Axis, Expr, LocalSize, Param, Read
 from tensorad.ir.records import Definition, RecordType, Variant
-from tensorad.ir.tensor import Tensor
+from tensorad.ir.tensor import Shape, Tensor
 
 LoopKind = Literal["serial", "parallel", "vector"]
 """parallel: iterations are independent and may run on several threads (outermost only).
@@ -198,6 +198,12 @@ class Place:
     offset: int = 0
     below: LocalSize | None = None
 
+    @property
+    def row_shape(self) -> Shape:
+        """That of one index of the source's axis 0."""
+        t = self.tensor
+        return t.shape if t.ndim < self.source.ndim else t.shape[1:]
+
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
@@ -334,8 +340,8 @@ class Routine:
     Attributes:
         params: lie where the operands of a call do.
         results: lie where the results of a call do; each is stored once.
-        products: the sizes that the first nodes give the values of products of extents which are
-            made of the definition's sizes: what tensors need memory by.
+        products: the sizes that nodes give the values of products of extents, by which later ones
+            ask for memory.
         totals: those of the results that have values before, to which is added.
     """
 
@@ -383,12 +389,14 @@ class LoopProgram:
 
     Attributes:
         routines: one for each definition that is called.
+        products: as those of a routine.
     """
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     nodes: tuple[Node, ...]
     routines: tuple[Routine, ...] = ()
+    products: Mapping[Expr, LocalSize] = field(default_factory=dict)
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -15,6 +15,7 @@ from tensorad import config
 from tensorad.codegen.cost.call_length import LONG_POINTS, SLICE_POINTS, points_run
 from tensorad.codegen.llvm import call_block as block
 from tensorad.codegen.loops.ir import LoopProgram
+from tensorad.codegen.loops.run_sizes import Products
 from tensorad.codegen.loops.scratch import scratch_bytes
 from tensorad.codegen.runtime.alias_outputs import OutputAlias, alias_temporaries
 from tensorad.codegen.runtime.arena import Array, plan_arena
@@ -183,7 +184,9 @@ class Executable:
         self._kernels = [made for made, _ in compiled.values()]
         heap = {t: 2 + 2 * n for n, t in enumerate(buffers.dynamic)}
         numbers = {r.definition: n for n, r in enumerate(program.routines)}
-        self._table = table = StepTable(self._slots, compiled, heap, numbers)
+        self._table = table = StepTable(
+            self._slots, compiled, heap, numbers, Products(told=program.products)
+        )
         routines = [(c.routine, c.scope) for c in self.routines]
         self.steps, self.indices, self._entries = table.tables(program.nodes, routines)
         self.words = table.words

@@ -25,7 +25,14 @@ from tensorad.codegen.loops.ir import (
     Settle,
     all_nodes,
 )
-from tensorad.codegen.loops.run_sizes import NO_PRODUCTS, Products, and_more, at_most, unknown
+from tensorad.codegen.loops.run_sizes import (
+    NO_PRODUCTS,
+    Products,
+    exact,
+    local_sizes,
+    memory_for,
+    unknown,
+)
 from tensorad.codegen.loops.scratch import buffer
 from tensorad.codegen.runtime.python_calls import PythonCall
 from tensorad.codegen.runtime.record_layout import RecordPart, alignment_of, lies_apart
@@ -33,7 +40,7 @@ from tensorad.errors import InternalError
 from tensorad.ir.expr import Const, Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Definition, is_record
-from tensorad.ir.tensor import Shape, Tensor, dim_expr
+from tensorad.ir.tensor import Tensor, dim_expr
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -85,7 +92,7 @@ class Scope:
         Args:
             heap: where the words of tensors begin of which only the run tells the size.
             reserve: the kind of step that has memory for them.
-            products: extents that a call of a definition tells.
+            products: how extents are told.
         """
         self.slots, self.heap, self.reserve = slots, heap, reserve
         self.products = products
@@ -109,14 +116,16 @@ class StepTable:
         compiled: Mapping[Kernel, tuple[Any, Sequence[Tensor]]],
         heap: Mapping[Tensor, int],
         numbers: Mapping[Definition, int] | None = None,
+        products: Products = NO_PRODUCTS,
     ) -> None:
         """No steps yet.
 
         Args:
             heap: where the words of tensors begin of which only the run tells the size.
             numbers: of the definitions that are called.
+            products: how extents are told.
         """
-        self._scope = Scope(slots, heap)
+        self._scope = Scope(slots, heap, products=products)
         self.words = self._scope.words
         """Of the call itself."""
         self._compiled = compiled
@@ -218,8 +227,8 @@ class StepTable:
                 for k, t in enumerate(n.fields):
                     place = self._word(RecordPart(variant, k))
                     if lies_apart(variant.fields[k]):
-                        whole, first, _, second = self._elements(t, t.shape, 0)
-                        size = whole, first, second
+                        whole, times = self._exactly(t)
+                        size = whole, times, self._word(1)
                         self.taking[len(self._rows)] = n
                         self._step(block.KEEP, self._slots[h], place, self._slots[t], *size)
                     else:
@@ -259,13 +268,16 @@ class StepTable:
         if n.row is None:
             self._step(block.PLACE, *slots)
             return
-        one = t if t.ndim < source.ndim else buffer(t.name, t.shape[1:], t.dtype)
-        own, times = self._apart(one, self._known.get(source, self._told))
-        words = self._word(_as_word(n.row)), self._word(own)
+        one = buffer(t.name, n.row_shape, t.dtype)
+        known = self._known.get(source, self._told)
+        if any(s not in known for d in one.shape for s in local_sizes(dim_expr(d))):
+            raise unknown(one)
+        own, times = self._exactly(one)
+        words = self._word(_as_word(n.row)), own
         stays = []
         if n.below is not None:
             stays = [self._step(block.WITHIN, words[0], self._word(n.below), n.offset)]
-        self._step(block.ROW, *slots, *words, n.offset, self._word(times))
+        self._step(block.ROW, *slots, *words, n.offset, times)
         self._land(*stays)
 
     def _exchange(self, n: Exchange) -> None:
@@ -300,9 +312,11 @@ class StepTable:
         for t in n.stores:
             self._filled[t], self._known[t] = n, before
             self._reserve(t, 0)
+        after = {**before, n.trips: None}
+        self._told = {**after, n.counter: None}
         self._nodes(n.start)
         if n.count is not None and not (n.body or n.moves):
-            self._told = {**before, n.trips: None}  # that is what it is for
+            self._told = after  # that is what it is for
             return
         self._loops = (*self._loops, n)
         head = len(self._rows)
@@ -326,7 +340,7 @@ class StepTable:
         self._step(block.ADVANCE, counter, -1 if n.reverse else 1, target=head)
         self._land(*leave)
         self._loops = self._loops[:-1]
-        self._told = {**before, n.trips: None}
+        self._told = after
 
     def _marks(self, n: Repeat) -> tuple[int, ...]:
         """The words of a loop whose iterations give back the memory of records."""
@@ -341,42 +355,23 @@ class StepTable:
         heap = self._scope.heap
         if t not in heap:
             return
-        whole, first, more, second = self._elements(t, t.shape, more)
+        whole, first, more, second = self._elements(t, more)
         self.reserved[len(self._rows)] = Reserved(t, self._filled.get(t), self._scope.words)
         self._step(self._scope.reserve, self._slots[t], heap[t], whole, first, more, second)
 
-    def _elements(self, t: Tensor, shape: Shape, more: int) -> tuple[int, int, int, int]:
-        """The words of a shape of t's: bytes, first factor, what is added to it, second factor."""
-        own, shape = self._scope.products.of(shape)
-        if shape:
-            first, beside = and_more(shape[0])
-            shape, more = (first, *map(at_most, shape[1:])), more + beside
-        local = [n for n in shape if isinstance(n, LocalSize)] + ([] if own is None else [own])
-        rest = [n for n in shape if not isinstance(n, LocalSize)]
-        self._check_known(buffer(t.name, rest, t.dtype))
-        if len(local) > 2:
-            raise unknown(t)
-        words = [*[self._word(n) for n in local], *[self._word(1)] * 2]
-        return self._word(buffer(t.name, rest, t.dtype)), words[0], more, words[1]
+    def _elements(self, t: Tensor, more: int) -> tuple[int, int, int, int]:
+        """The words of memory: bytes, first factor, what is added to it, second factor."""
+        products = self._scope.products
+        m = memory_for(t.shape, products.sizes)
+        first = self._word(1 if m.first is None else m.first)
+        second = self._word(products.word(t, m.others))
+        return self._word(buffer(t.name, m.rest, t.dtype)), first, m.more + more, second
 
-    def _apart(self, t: Tensor, known: Told) -> tuple[Tensor, LocalSize | int]:
-        """A tensor as large as a row without the extent that only the run tells, and this.
-
-        Args:
-            known: the sizes that are told before the rows are filled.
-        """
-        product, shape = self._scope.products.of(t.shape)
-        own = [n for n in shape if isinstance(n, LocalSize)]
-        if len(own) + (product is not None) > 1 or any(n not in known for n in own):
-            raise unknown(t)
-        rest = buffer(t.name, [n for n in shape if not isinstance(n, LocalSize)], t.dtype)
-        self._check_known(rest)
-        own += [] if product is None else [product]
-        return rest, own[0] if own else 1
-
-    def _check_known(self, t: Tensor) -> None:
-        if any(isinstance(s, LocalSize) for s in sizes_in(*map(dim_expr, t.shape))):
-            raise unknown(t)
+    def _exactly(self, t: Tensor) -> tuple[int, int]:
+        """The words of a tensor's bytes: those that are known before the run, and how often."""
+        rest, others = exact(t.shape)
+        times = self._word(self._scope.products.word(t, others))
+        return self._word(buffer(t.name, rest, t.dtype)), times
 
 
 def _gives_records(n: Node) -> bool:

@@ -9,8 +9,17 @@ from typing import Any, Final
 from tensorad.errors import DefinitionError, DTypeError, ShapeError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import INT64
-from tensorad.ir.expr import Const, Expr, call, int_const, local_size, select, sub
-from tensorad.ir.order import AXIS, READ, occurs
+from tensorad.ir.expr import (
+    Const,
+    Expr,
+    LocalSize,
+    call,
+    int_const,
+    local_size,
+    select,
+    sub,
+)
+from tensorad.ir.order import AXIS, READ, occurs, sizes_in
 from tensorad.ir.reference.known import current, known
 from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Tensor, dim_expr, dim_of, format_shape
@@ -20,6 +29,8 @@ from tensorad.program.checkpointing.replays import within_memory
 from tensorad.program.checkpointing.segments import Iterations, in_segments
 from tensorad.program.trees import Flat, flatten, is_leaf, unflatten
 from tensorad.program.values import as_tensor
+from tensorad.simplify.index.extremes import extremes_in_loops
+from tensorad.simplify.index.intervals import interval
 from tensorad.te import compute
 
 Count = Tensor | Expr
@@ -325,7 +336,17 @@ def _difference(lower: Expr, upper: Expr) -> Expr:
     if isinstance(n, int):
         return int_const(max(n, 0))
     zero = int_const(0)
-    return n if lower is zero else call("maximum", n, zero)
+    return n if lower is zero and _is_natural(n) else call("maximum", n, zero)
+
+
+def _is_natural(n: Expr) -> bool:
+    """Whether an upper bound is not negative: of sizes alone, calls see to that."""
+    sizes = dict.fromkeys(sizes_in(n))
+    if not any(isinstance(s, LocalSize) for s in sizes):
+        return True
+    least = extremes_in_loops(n, sizes).lo
+    found = None if least is None else interval(least).lo
+    return found is not None and found >= 0
 
 
 def _value(bound: Count) -> Expr:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from functools import reduce
 from math import prod
 from typing import Any, Final
 
 from tensorad import config
 from tensorad.errors import InternalError, LimitError, ShapeError
-from tensorad.ir.expr import Axis, Call, Const, Expr, LocalSize, Select, Size, int_const, mul
-from tensorad.ir.order import sizes_in
-from tensorad.ir.tensor import Dim, Shape, Tensor, format_shape
+from tensorad.ir.expr import Axis, Call, Const, Expr, Select, Size, int_const, mul
+from tensorad.ir.tensor import Shape, Tensor, format_shape
 from tensorad.ir.visit import postorder
 
 ASSUMED_EXTENT: Final = 1024
@@ -140,20 +139,6 @@ def elements_formula(shape: Shape, times: int = 1) -> Expr:
     symbols = [n for n in shape if not isinstance(n, int)]
     known: Expr = int_const(prod(numbers) * times)
     return reduce(mul, symbols, known)
-
-
-def product_over(shape: Shape, sizes: Container[LocalSize]) -> tuple[Expr | None, Shape]:
-    """The product of the extents that are made of these sizes, among those that only a run tells;
-    None if there are none. And the other extents."""
-    own: list[Expr] = []
-    others: list[Dim] = []
-    for n in shape:
-        local = [] if isinstance(n, int) else [s for s in sizes_in(n) if isinstance(s, LocalSize)]
-        if isinstance(n, int) or not local or any(s not in sizes for s in local):
-            others.append(n)
-        else:
-            own.append(n)
-    return (reduce(mul, own) if own else None), tuple(others)
 
 
 def fixed_bytes(t: Tensor) -> int | None:

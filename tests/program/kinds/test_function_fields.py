@@ -129,3 +129,33 @@ def test_functions_that_data_choose(f: Any) -> None:
         assert ta.jvp(lambda a, f=f: f(a, X), (F64(a),), (1.0,))[1] == pytest.approx(found)
         value = ta.interpret(ta.function(f), F64(a), X)
         assert ta.function(f)(F64(a), X) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("more", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_functions_over_arrays_as_long_as_a_counter_says(more: int) -> None:
+    """The record of a function that data chose has a copy of all elements."""
+
+    def f(x: Any, n: Any) -> Any:
+        def each(i: Any, v: Any) -> Any:
+            ys = ta.compute((i * more + 1,), lambda p: ta.sin(v * (p + 1.0)))
+            chosen = ta.cond(
+                v > 0.3,
+                lambda: ta.fn(lambda u: (u * ys).sum()),
+                lambda: ta.fn(lambda u: u - ys[0]),
+            )
+            return chosen(v) * 0.3 + 0.2
+
+        return ta.for_loop(0, n, each, x)
+
+    def plain(v: Any, n: int) -> Any:
+        for i in range(n):
+            ys = np.sin(v * (np.arange(i * more + 1) + 1.0))
+            v = ((v * ys).sum() if v > 0.3 else v - ys[0]) * 0.3 + 0.2
+        return v
+
+    compiled, slope = ta.function(f), ta.grad(f)
+    for n in (0, 1, 2, 5):
+        x, h = np.float64(0.7), 1e-6
+        assert compiled(x, np.int64(n)) == pytest.approx(plain(x, n), rel=1e-12)
+        wanted = (plain(x + h, n) - plain(x - h, n)) / (2 * h)
+        assert slope(x, np.int64(n)) == pytest.approx(wanted, rel=1e-6, abs=1e-9)
