@@ -46,7 +46,7 @@ class _Telling:
     sizes: Known
     tell: Tell
     words: dict[Expr, LocalSize] = field(default_factory=dict)
-    asking: dict[Node, Told] = field(default_factory=dict)
+    known_products: dict[Node, Told] = field(default_factory=dict)
     changing: dict[Node, Known] = field(default_factory=dict)
 
     def sequence(self, nodes: Sequence[Node], known: Known, told: Told) -> tuple[Node, ...]:
@@ -56,14 +56,14 @@ class _Telling:
             known: sizes that have their values before them.
             told: products that do.
         """
-        if not self.asks(nodes):
+        if not self.products(nodes):
             return tuple(nodes)
         known, told = dict(known), dict(told)
         found: list[Node] = []
         for n in nodes:
             changed = self.changed(n)
             fixed = {s: None for s in known if s not in changed}
-            found += self.told_now(self.asks([n]), fixed, told)
+            found += self.told_now(self.products([n]), fixed, told)
             found.append(self.inside(n, known, told))
             told = _without(told, changed)
             if isinstance(n, Repeat):
@@ -72,7 +72,7 @@ class _Telling:
 
     def inside(self, n: Node, known: Known, told: Told) -> Node:
         """A node with what is told inside of it."""
-        if not self.asks(inner_nodes(n)):
+        if not self.products(inner_nodes(n)):
             return n
         match n:
             case Choose():
@@ -87,10 +87,12 @@ class _Telling:
 
     def repeat(self, n: Repeat, known: Known, told: Told) -> Repeat:
         """Before the first iteration, what iterations do not change; in each one, the rest."""
-        known = known if n.count is None else {**known, n.trips: None}
+        known = {s: None for s in known if s is not n.counter and s is not n.trips}
+        if n.count is not None:
+            known[n.trips] = None
         told, inner = dict(told), self.changed(*inner_nodes(n))
         fixed = {s: None for s in known if s not in inner}
-        first = self.told_now(self.asks(inner_nodes(n)), fixed, told)
+        first = self.told_now(self.products(inner_nodes(n)), fixed, told)
         within = {**known, n.counter: None, n.trips: None}
         start = (*first, *self.sequence(n.start, known, told))
         test = self.sequence(n.test, within, told)
@@ -117,15 +119,15 @@ class _Telling:
             found.update(self.changing[n])
         return found
 
-    def asks(self, nodes: Iterable[Node]) -> Told:
+    def products(self, nodes: Iterable[Node]) -> Told:
         """The products by which nodes, and those inside of them, ask for memory."""
         found: Told = {}
         for n in nodes:
-            if n not in self.asking:
+            if n not in self.known_products:
                 own = dict.fromkeys(asked(n, self.sizes))
                 inner = inner_nodes(n)
-                self.asking[n] = {**own, **self.asks(inner)} if inner else own
-            found.update(self.asking[n])
+                self.known_products[n] = {**own, **self.products(inner)} if inner else own
+            found.update(self.known_products[n])
         return found
 
 
