@@ -163,6 +163,18 @@ def _shape_hint(shape: Shape) -> str:
     return "a carry has one shape in all iterations; start with an array of it, such as zeros."
 
 
+def _endless(body: Body, carry: _Carry) -> DefinitionError | InternalError:
+    """What is wrong where each round finds another carry."""
+    if not carry.all_functions():
+        return InternalError(f"the carry of {body.where} has no dtype")
+    return DefinitionError(
+        f"functions in the carry of {body.where} are of more kinds each time, without end.",
+        where=", ".join(carry.flat.paths),
+        hint="a function, or a value with functions in it, that is carried has the one that was "
+        "carried before in it as it is given, not as parts of parts of it.",
+    )
+
+
 def run_loop(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) -> Looped:
     """The loop of a body: written down, with everything it reads from outside.
 
@@ -207,7 +219,7 @@ def _settled(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
                 break
             changes = False  # but of functions
     else:
-        raise InternalError(f"the carry of {body.where} has no dtype")
+        raise _endless(body, carry)
     inside = [as_tensor(v, p) for v, p in zip(ys.leaves, ys.paths, strict=True)]
     tests = _test(body, carry, params)
     carry.close()

@@ -51,7 +51,7 @@ from tensorad.program.traces import (
     rests_on_loops,
 )
 from tensorad.program.trees import Structure
-from tensorad.program.values import as_tensor, parameters
+from tensorad.program.values import as_tensor
 
 fresh: Final[ContextVar[tuple[Tensor, ...]]] = ContextVar("fresh", default=())
 """Parameters that only the function that was just called has: it may differentiate by them."""
@@ -268,21 +268,24 @@ class Function:
         dtypes: Sequence[DType], own: Resizing, may_resize: bool,
     ) -> Frame:  # fmt: skip
         types = dtypes if self._is_fixed else function_types(given.paths, dtypes)
-        params = parameters(given.paths, own.shapes, types, self.name)
-        frame = Frame(key, self.name, given, params, shapes, own, may_resize)
+        frame = Frame(key, self.name, given, types, shapes, own, may_resize)
         if self.returns is not None:
-            frame.declare(self._declared(given, params))
+            frame.declare(self._declared(given, frame.params))
         return frame
 
     def _written(self, frame: Frame) -> Program:
         given = frame.given
-        token = fresh.set(tuple(frame.params) if self._is_inline else ())
-        try:
-            made = frame.written(lambda p: self._caller(given.structures, p))
-            rests = tuple(frame.rests_on)
-            return replace(made, arguments=given.structures, rests_on=rests)
-        finally:
-            fresh.reset(token)
+
+        def write(params: Sequence[Tensor]) -> Any:
+            token = fresh.set(tuple(params) if self._is_inline else ())
+            try:
+                return self._caller(given.structures, params)
+            finally:
+                fresh.reset(token)
+
+        made = frame.written(write)
+        rests = tuple(frame.rests_on)
+        return replace(made, arguments=given.structures, rests_on=rests)
 
     def _declared(self, given: Arguments, params: Sequence[Tensor]) -> Any:
         """An example of the result for these arguments."""

@@ -9,12 +9,14 @@ from typing import Any, Final
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.hooks import Hook
+from tensorad.ir.records import RecordType
 from tensorad.ir.tensor import Shape, Tensor
 from tensorad.program.calls import shape_of
 from tensorad.program.data.closures import Handle
 from tensorad.program.data.function_types import (
     ANY_FUNCTION,
     FunctionsType,
+    data_of,
     inner_functions,
     is_function,
     joined,
@@ -28,6 +30,7 @@ from tensorad.program.trees import (
     Leaf,
     Static,
     Structure,
+    data_type_of,
     leaf_maker,
     n_leaves,
     static,
@@ -184,7 +187,8 @@ def opened(flats: Sequence[Flat], name: str) -> list[Flat]:
                     next(values)
             continue
         own = [list(islice(values, n_leaves(p))) for p, values in zip(parts, rest, strict=True)]
-        if all(_is_one(p, leaves) for p, leaves in zip(parts, own, strict=True)):
+        pairs = list(zip(parts, own, strict=True))
+        if all(_is_one(*pair) for pair in pairs) and len({_data(*pair) for pair in pairs}) == 1:
             places.append(path)
     return [with_leaves(f, name, places) for f in flats] if places else list(flats)
 
@@ -210,6 +214,11 @@ def _is_one(at: Structure, leaves: Sequence[Any]) -> bool:
     if isinstance(at, Leaf):
         return is_function(leaves[0]) or is_value(leaves[0])
     return is_function(at.value) if isinstance(at, Static) else leaf_maker(at) is not None
+
+
+def _data(at: Structure, leaves: Sequence[Any]) -> RecordType | None:
+    """The data type of a part that is a value with functions in it, which meets its like alone."""
+    return data_of(leaves[0]) if isinstance(at, Leaf) else data_type_of(at)
 
 
 def with_leaves(flat: Flat, name: str, places: Collection[str]) -> Flat:

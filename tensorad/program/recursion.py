@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from tensorad.errors import DefinitionError, DTypeError, InternalError, ShapeError
 from tensorad.ir.analysis.blocks import captures, inner_ops, op_sizes, ops_between, tells_trips
+from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, LocalSize, Size
 from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Definition, Field, Recursion, recursion
 from tensorad.ir.tensor import Op, Shape, Tensor, births, dim_expr
 from tensorad.program.calling.arguments import Arguments, Extents, extents
-from tensorad.program.calling.refusals import endless
+from tensorad.program.calling.refusals import endless, without_type
 from tensorad.program.calling.resizing import Resizing
 from tensorad.program.data.function_types import FunctionsType, inner_functions, written_inside
 from tensorad.program.data.rounds import Rounds
@@ -70,18 +71,19 @@ class Frame:
     """
 
     def __init__(
-        self, key: tuple[object, ...], name: str, given: Arguments, params: list[Tensor],
+        self, key: tuple[object, ...], name: str, given: Arguments, dtypes: Sequence[DType],
         extents: Sequence[Shape], shapes: Resizing, may_resize: bool,
     ) -> None:  # fmt: skip
         self.key = key
         self.depth = len(_open.get())
         self.name = name
         self.given = given
-        self.params = params
-        pairs = zip(given.paths, params, strict=True)
+        self._dtypes = dtypes
+        pairs = zip(given.paths, dtypes, strict=True)
         self.places = [path for path, t in pairs if t.is_function]
         self.extents = tuple(extents)
         self.shapes = shapes
+        self.params = self._parameters(shapes.shapes)
         self.may_resize = may_resize
         self.type: LeafTypes | None = None
         self.is_declared = False
@@ -96,6 +98,9 @@ class Frame:
         self._n_functions: list[int] = []
         self._adds_functions = False  # alone, in the last round
         self._start = 0
+
+    def _parameters(self, shapes: Sequence[Shape]) -> list[Tensor]:
+        return parameters(self.given.paths, shapes, self._dtypes, self.name)
 
     def declare(self, tree: object) -> None:
         """Say what type the result has."""
@@ -128,9 +133,11 @@ class Frame:
     @property
     def _functions(self) -> list[FunctionsType]:
         """Types of parameters that are functions."""
-        return [t.dtype for t in self.params if isinstance(t.dtype, FunctionsType)]
+        return [t for t in self._dtypes if isinstance(t, FunctionsType)]
 
     def _begin(self) -> None:
+        """A round begins, with parameters of its own: functions of others capture others."""
+        self.params = self._parameters(self.shapes.shapes)
         self._n_functions = [len(t.chosen) for t in self._functions]
         self.held = self.kept.parameters(self.name)
         self._adds_functions = False
@@ -171,22 +178,13 @@ class Frame:
             program = traced(self.name, noted, (*self.params, *self.held))
         except Awaited as awaited:
             if awaited.frame is self:
-                raise self._without_type() from None
+                raise without_type(self.name, self.given.paths) from None
             raise
         except RecursionError as error:
             if len(_open.get()) > 1:
                 raise
             raise endless(self.name, error) from None
         return program, *kept[0]
-
-    def _without_type(self) -> DefinitionError:
-        return DefinitionError(
-            f"{self.name} calls itself before it is known what it returns.",
-            where=f"{self.name}({', '.join(self.given.paths)})",
-            hint="let a branch of ta.cond, ta.switch or ta.match return without calling it, or "
-            "say what it returns: ta.function(returns=...) takes an example, or a function of the "
-            "arguments.",
-        )
 
     def _is_settled(self, result: Flat, program: Program, left: Part) -> bool:
         """Whether types, references and captured tensors are those that calls inside had."""
@@ -327,8 +325,7 @@ class Frame:
             return replace(program, results=tuple(results))
         definition.complete(results)
         self.round.is_complete = True
-        dtypes = [p.dtype for p in self.params]
-        params = parameters(self.given.paths, self.extents, dtypes, self.name)
+        params = self._parameters(self.extents)
         sizes = self._sizes(self.extents)
         calls = recursion(definition, (*params, *self.kept.now(), *self.captured), sizes=sizes)
         return replace(

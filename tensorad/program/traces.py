@@ -31,6 +31,7 @@ from tensorad.ir.text import program as text
 from tensorad.ir.text.listing import program_of
 from tensorad.ir.visit import placeholders
 from tensorad.process import deep_calls
+from tensorad.program.data.function_types import data_of
 from tensorad.program.leaf_types import with_values
 from tensorad.program.references.frames import Cell, cells_of, frame
 from tensorad.program.references.slots import Slots
@@ -160,6 +161,13 @@ def check_closed(program: Program) -> None:
             hint="return what is needed from the loop: as a carry, or as y of a scan.",
         )
     for t, path in zip(program.results, program.paths, strict=True):
+        if data_of(t) is not None:
+            raise DefinitionError(
+                f"{path} is a value of {data_of(t)} that data choose, with functions in it, which "
+                "no call returns.",
+                where=f"the result of {program.name}",
+                hint="take it apart inside with ta.match, and return what is computed of it.",
+            )
         if t.is_function:
             raise DefinitionError(
                 f"{path} is a function that data choose, which no call returns.",

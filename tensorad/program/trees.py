@@ -14,9 +14,10 @@ import numpy as np
 from tensorad.errors import DefinitionError
 from tensorad.ir.arrays.exchange import Owner, as_array, is_foreign
 from tensorad.ir.expr import Expr
+from tensorad.ir.records import RecordType
 from tensorad.ir.tensor import Tensor
 from tensorad.program.data.closures import Handle
-from tensorad.program.data.instances import Instance, rebuilt
+from tensorad.program.data.instances import Instance, as_chosen, rebuilt
 from tensorad.te.places import Place, Places
 
 _OWN: Final = (Tensor, Expr, np.ndarray, Instance)
@@ -373,9 +374,18 @@ def together(kind: type, meta: Any, children: Sequence[Any]) -> Any:
 
 def leaf_maker(at: Structure) -> Callable[[Any], Any] | None:
     """What makes one leaf of such a part of a tree, if anything does."""
-    if isinstance(at, Branching) and at.kind in _registered:
+    if not isinstance(at, Branching):
+        return None
+    if at.kind in _registered:
         return _registered[at.kind].as_leaf
-    return None
+    return None if data_type_of(at) is None else as_chosen.call
+
+
+def data_type_of(at: Structure) -> RecordType | None:
+    """The data type of a part that is a value with functions in it; None of anything else."""
+    if not isinstance(at, Branching) or not issubclass(at.kind, Instance) or at.kind.is_container:
+        return None
+    return at.kind.record_type if at.kind.record_type.holds_functions else None
 
 
 def _built(node: Branching, children: list[Any]) -> object:

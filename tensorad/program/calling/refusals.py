@@ -98,3 +98,14 @@ def _signature(given: Arguments) -> Flat:
     names = tuple([name for name, _ in given.structures])
     children = tuple([s for _, s in given.structures])
     return Flat(given.leaves, given.paths, Branching(dict, names, names, children))
+
+
+def without_type(name: str, paths: Sequence[str]) -> DefinitionError:
+    """What is wrong with a function none of whose results is known before it calls itself."""
+    return DefinitionError(
+        f"{name} calls itself before it is known what it returns.",
+        where=f"{name}({', '.join(paths)})",
+        hint="let a branch of ta.cond, ta.switch or ta.match return without calling it, or "
+        "say what it returns: ta.function(returns=...) takes an example, or a function of the "
+        "arguments.",
+    )

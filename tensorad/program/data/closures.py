@@ -12,12 +12,21 @@ from typing import Any
 from tensorad.errors import DefinitionError
 from tensorad.ir.expr import Expr
 from tensorad.ir.order import READ, occurs, sizes_in
+from tensorad.ir.records import RecordType
 from tensorad.ir.tensor import Tensor
 from tensorad.program.data.instances import Instance
 
 
 class Captures(ABC):
-    """A function that is no Python function, and tells what it captures."""
+    """A function that is no Python function, and tells what it captures.
+
+    Attributes:
+        record_type: the data type that it stands for a value of; None for functions.
+        fields: tensors that it captures wherever they were made.
+    """
+
+    record_type: RecordType | None = None
+    fields: tuple[Tensor, ...] = ()
 
     @property
     @abstractmethod

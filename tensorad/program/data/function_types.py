@@ -16,7 +16,7 @@ from tensorad.ir.arrays.tracing import stand_ins
 from tensorad.ir.expr import Expr
 from tensorad.ir.records import Field, RecordType, Variant, inject
 from tensorad.ir.tensor import Compute, Placeholder, Tensor, births, outputs
-from tensorad.program.data.closures import Closure, Handle
+from tensorad.program.data.closures import Captures, Closure, Handle
 
 _inside: Final[ContextVar[int | None]] = ContextVar("inside", default=None)
 """When the outermost branch, loop or inner function began that is being written down."""
@@ -44,12 +44,14 @@ class FunctionsType(RecordType):
     Attributes:
         is_open: whether further functions may be added.
         chosen: the functions so far, by tag.
+        data: the data type, if they stand for values of one.
         applied: what applies one of them; made where it is first asked for.
     """
 
     is_function = True
     is_open: bool
     chosen: list[Chosen]
+    data: RecordType | None
     applied: Any
     _tags: dict[Hashable, int]
 
@@ -58,6 +60,7 @@ class FunctionsType(RecordType):
         assert isinstance(self, FunctionsType)
         self.is_open = True
         self.chosen = []
+        self.data = None
         self.applied = None
         self._tags = {}
         return self
@@ -75,6 +78,11 @@ class FunctionsType(RecordType):
 
     def no_number(self, name: str) -> DTypeError:
         """What to say where one is used as an array."""
+        if self.data is not None:
+            return DTypeError(
+                f"{name} is a value of {self.data} that data choose, no array.",
+                hint=f"take it apart: ta.match({name}, ...).",
+            )
         return DTypeError(
             f"{name} is a function that data choose, no array.", hint=f"call it: {name}(x)."
         )
@@ -87,6 +95,12 @@ class FunctionsType(RecordType):
 
     def record(self, c: Closure) -> Tensor:
         """The record of a function that was taken apart."""
+        if self.chosen and data_of(c.function) is not self.data:
+            raise DTypeError(
+                f"{self} is {_told(self.data)} in one place, {_told(data_of(c.function))} in "
+                "another.",
+                hint="what data choose is of one data type, or a function, everywhere.",
+            )
         tag = self._tags.get(c.key)
         if tag is None:
             if not self.is_open:
@@ -98,6 +112,8 @@ class FunctionsType(RecordType):
 
     def _new(self, c: Closure) -> Chosen:
         name = function_name(c.function)
+        if not self.chosen:
+            self.data = data_of(c.function)
         own = [Field(f"{t.name}", t.shape, t.dtype) for t in c.tensors]
         title = f"{name}_{len(self.chosen)}" if name in [f.name for f in self.chosen] else name
         variant = Variant(title, tuple(own))
@@ -120,13 +136,32 @@ def functions_inside(types: Iterable[FunctionsType]) -> list[Chosen]:
     return [c for t in found for c in t.chosen]
 
 
-def _passed_on(handle: Tensor) -> Callable[..., Any]:
+class PassedOn(Captures):
     """A function that is another one, chosen elsewhere."""
 
-    def passed_on(*args: Any) -> Any:
-        return handle(*args)
+    __name__ = "passed_on"
 
-    return passed_on
+    def __init__(self, handle: Tensor) -> None:
+        self.handle = handle
+        self.record_type = data_of(handle)
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        return (self.handle,)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.handle(*args)
+
+
+def _told(data: RecordType | None) -> str:
+    return "a function" if data is None else f"a value of {data}"
+
+
+def data_of(value: object) -> RecordType | None:
+    """The data type of a value with functions in it that data choose; None for anything else."""
+    if isinstance(value, Tensor):
+        return value.dtype.data if isinstance(value.dtype, FunctionsType) else None
+    return value.record_type if isinstance(value, Captures) else None
 
 
 def function_name(f: Any) -> str:
@@ -142,7 +177,7 @@ def _as_tensor(e: Expr) -> Tensor:
     return outputs(Compute("i", compute_axes(()), (e,)))[0]
 
 
-def _is_field(t: Tensor) -> bool:
+def is_field(t: Tensor) -> bool:
     """Whether a tensor may be out of reach where the function is applied."""
     if t.is_constant:
         return False
@@ -217,8 +252,9 @@ def joined(values: Sequence[Any], name: str) -> list[Tensor]:
 def closure_of(value: Any) -> Closure:
     """What a function captures; one that was chosen elsewhere is captured itself."""
     if isinstance(value, Tensor):
-        return Closure(_passed_on(value), lambda t: True, _as_tensor)
-    return Closure(value, _is_field, _as_tensor)
+        return Closure(PassedOn(value), lambda t: True, _as_tensor)
+    own = dict.fromkeys(value.fields if isinstance(value, Captures) else ())
+    return Closure(value, lambda t: t in own or is_field(t), _as_tensor)
 
 
 def inner_functions(flat: Mapping[str, Any]) -> list[str]:

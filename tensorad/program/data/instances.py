@@ -203,6 +203,8 @@ rebuilt: Final[Hook[[type[Instance], Sequence[Any]], Instance]] = Hook(
 
 as_container: Final[Hook[[Instance], Instance]] = Hook("tensorad.program.kinds.containers")
 """A value as one that stands for its fields in trees."""
+as_chosen: Final[Hook[[Instance], Any]] = Hook("tensorad.program.kinds.choosing")
+"""What takes the place of a value that holds functions, where data choose it."""
 as_value: Final[Hook[[Instance], Instance]] = Hook("tensorad.program.kinds.containers")
 """The value that such a container is of."""
 

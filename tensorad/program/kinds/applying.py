@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from tensorad.program.data.function_types import (
     function_name,
     joined,
 )
+from tensorad.program.data.instances import Instance, as_chosen
 from tensorad.program.functions import Function
 from tensorad.program.references.frames import frame
 from tensorad.program.references.joins import Joined, left_by
@@ -27,7 +28,7 @@ from tensorad.program.trees import Fixed, flatten, unflatten
 from tensorad.program.values import as_tensor, is_number, parameters
 
 
-def fn(function: Callable[..., Any]) -> Any:
+def fn(function: Any) -> Any:
     """A Python function as a value of a program, where an argument must be one.
 
     Functions that branches return, and those that go round in loops, are such values by
@@ -35,22 +36,28 @@ def fn(function: Callable[..., Any]) -> Any:
     then a call with another function is one of the same kind, as recursion needs.
 
     Args:
-        function: of trees, called with positional arguments.
+        function: of trees, called with positional arguments; or a value of a data type that holds
+            functions, whose alternative data are to choose.
     Returns:
         what is called like it; outside of programs, the function itself.
     Raises:
         DefinitionError: it is no function.
     """
-    check_callable(function, "the argument of fn")
+    is_data = isinstance(function, Instance) and function.record_type.holds_functions
+    if not is_data:
+        check_callable(function, "the argument of fn")
     if not is_tracing() or isinstance(function, Tensor):
         return function
-    return joined([function], function_name(function))[0]
+    own = as_chosen.call(function) if is_data else function
+    return joined([own], function_name(own))[0]
 
 
 def apply(handle: Tensor, args: tuple[Any, ...]) -> Any:
     """The result of a function that data choose."""
     own = handle.dtype
     assert isinstance(own, FunctionsType), "functions have such types"
+    if own.data is not None:
+        raise own.no_number(handle.name)
     if own.applied is None:
         where = f"the call of {handle.name} at {source_line()}"
         own.applied = Function(partial(_applied, own, where), (), handle.name, is_fixed=True)
@@ -59,14 +66,14 @@ def apply(handle: Tensor, args: tuple[Any, ...]) -> Any:
 
 def _applied(own: FunctionsType, where: str, function: Tensor, *args: Any) -> Any:
     chosen = enumerate(own.chosen)
-    sides = {c.name: partial(_body, c, n, where, function, args) for n, c in chosen}
+    sides = {c.name: partial(body, c, n, where, function, args) for n, c in chosen}
     if len(sides) == 1:
         return next(iter(sides.values()))()
     name = function.name
     return branched(name, where, tag_of(function), sides, (), order=tuple(sides))
 
 
-def _body(c: Chosen, n: int, where: str, function: Tensor, args: Sequence[Any]) -> Any:
+def body(c: Chosen, n: int, where: str, function: Tensor, args: Sequence[Any]) -> Any:
     """What one of the functions does, its fields in the place of what it captures.
 
     What it leaves in references are results of the call.

@@ -12,7 +12,9 @@ from tensorad.ir.source import source_line
 from tensorad.ir.tensor import Tensor
 from tensorad.program.branches import branched
 from tensorad.program.calls import check_takes
+from tensorad.program.data.function_types import data_of
 from tensorad.program.data.instances import Instance
+from tensorad.program.kinds.choosing import each_known
 from tensorad.program.kinds.variants import Alternative, DataType, data_type
 from tensorad.program.sides import leaf_text
 from tensorad.program.trees import is_leaf
@@ -40,12 +42,21 @@ def match(value: object, *arms: Arm | Mapping[Any, Arm]) -> Any:
     functions = _by_alternative(own, arms, where)
     for a, f in zip(own.resolved(), functions, strict=True):
         check_takes(f, f"{a.name} of {where}", list(a.trees))
+    if isinstance(value, Tensor) and data_of(value) is not None:
+        return each_known(value, where, partial(_of_known, functions, own, where))
     if isinstance(value, Instance):
         return functions[value.tag](*[getattr(value, n) for n in value.field_names])
     assert isinstance(value, Tensor), "there are no other values"
     pairs = zip(own.alternatives, functions, strict=True)
     sides = {a.name: partial(_arm, value, n, a, f) for n, (a, f) in enumerate(pairs)}
     return branched("match", where, tag_of(value), sides, (), order=tuple(sides))
+
+
+def _of_known(functions: Sequence[Arm], own: DataType, where: str, value: Any) -> Any:
+    """What the function does for a value that data chose, which may be one that they choose."""
+    if not isinstance(value, Instance):
+        return each_known(value, where, partial(_of_known, functions, own, where))
+    return functions[value.tag](*[getattr(value, n) for n in value.field_names])
 
 
 def _arm(value: Tensor, n: int, a: Alternative, function: Arm) -> Any:
@@ -55,6 +66,8 @@ def _arm(value: Tensor, n: int, a: Alternative, function: Arm) -> Any:
 def _record_type(value: object, where: str) -> RecordType:
     if isinstance(value, Instance):
         return value.record_type
+    if (chosen := data_of(value)) is not None:
+        return chosen
     if isinstance(value, Tensor) and isinstance(value.dtype, RecordType):
         return value.dtype
     shown = leaf_text(value) if is_leaf(value) else f"a {type(value).__name__}"

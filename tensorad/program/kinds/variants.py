@@ -21,7 +21,7 @@ from tensorad.ir.reference.records import Column, Maker
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import bound_call, shape_of
 from tensorad.program.data import instances
-from tensorad.program.data.function_types import is_function
+from tensorad.program.data.function_types import data_of, is_function
 from tensorad.program.data.instances import Instance, holds_tensors
 from tensorad.program.kinds.annotations import Names, fields_of_annotation, tree_of
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
@@ -365,9 +365,11 @@ def _check(value: object, f: Field, name: str) -> None:
 def _is_plain(value: object, f: Field) -> bool:
     """Whether a value fits at first sight."""
     if f.dtype.is_function:
-        return is_function(value)
+        return is_function(value) and data_of(value) is None
     if isinstance(value, Instance):
         return value.record_type is f.dtype
+    if is_record(f.dtype) and data_of(value) is f.dtype:
+        return True
     if isinstance(value, (np.ndarray, np.generic)):
         return value.dtype is _NUMPY.get(f.dtype) and value.shape == f.shape
     is_number = type(value) is float and f.dtype.is_float

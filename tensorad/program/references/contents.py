@@ -16,7 +16,7 @@ from tensorad.ir.order import AXIS, occurs
 from tensorad.ir.tensor import Tensor, format_shape
 from tensorad.program.calls import shape_of
 from tensorad.program.data.closures import Handle
-from tensorad.program.data.function_types import is_function
+from tensorad.program.data.function_types import data_of, is_function
 from tensorad.program.leaf_types import opened, with_leaves
 from tensorad.program.references.frames import Cell, Held, current
 from tensorad.program.sides import first_difference, leaf_text, side_by_side
@@ -57,6 +57,8 @@ def shown(held: Held) -> Any:
 
 
 def _as_tensor(value: Any, path: str) -> Any:
+    if data_of(value) is not None and not isinstance(value, Tensor):
+        return value.value
     return as_tensor(value, path) if isinstance(value, np.ndarray) else value
 
 

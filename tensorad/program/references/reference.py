@@ -53,7 +53,8 @@ class Ref(Cell):
 
         Args:
             tree: of the same structure, shapes and dtypes; a Python number takes the dtype of
-                what it meets. Functions and references in it may be others.
+                what it meets. Functions and references in it may be others, values of a data type
+                any of its alternatives.
         Raises:
             DefinitionError: the structure is another one; or references are not written here.
             ShapeError, DTypeError: a leaf has another shape or dtype.

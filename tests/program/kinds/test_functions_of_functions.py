@@ -58,3 +58,87 @@ def test_what_a_recursion_returns_is_applied_inside(n: int) -> None:
     at = n, np.float64(X)
     assert [float(f(*at)), float(ta.interpret(f, *at))] == pytest.approx([X ** (n + 2)] * 2)
     assert float(ta.grad(f, 1)(*at)) == pytest.approx((n + 2) * X ** (n + 1))
+
+
+Act: Any = ta.variant("Act", Plain={}, Some={"f": ta.Fn, "k": "float64"})
+
+
+def of_arguments(x: Any, n: Any) -> Any:
+    """A function that is given, and the one that it gets, capture `y` of two calls."""
+
+    @ta.function
+    def rec(n: Any, f: Any, y: Any) -> Any:
+        made = f(lambda t: t * y)
+        return ta.cond(n < 1, lambda: made, lambda: rec(n - 1, ta.fn(lambda g: g(made) * y), made))
+
+    return rec(n, ta.fn(lambda g: g(x) + 1.0), x * 2.0)
+
+
+def plain_of_arguments(x: float, n: int) -> float:
+    f, y = (lambda g: g(x) + 1.0), x * 2
+    for _ in range(n):
+        made = f(lambda t, y=y: t * y)
+        f, y = (lambda g, made=made, y=y: g(made) * y), made
+    return float(f(lambda t: t * y))
+
+
+def of_references(x: Any, n: Any) -> Any:
+    """What a reference holds is of this call where a function of another one reads it."""
+    r, h = ta.ref(x), ta.ref(lambda t: t)
+
+    @ta.function
+    def rec(n: Any, f: Any, y: Any) -> Any:
+        r.set(y)
+        h.set(lambda t: t * y)
+        made = f(y)
+        again = ta.fn(lambda t: r.get() * y + h.get()(t + y))
+        return ta.cond(n < 1, lambda: made, lambda: rec(n - 1, again, made * 0.5))
+
+    return rec(n, ta.fn(lambda t: t + 1.0), x * 2.0)
+
+
+def plain_of_references(x: float, n: int) -> float:
+    f, y = (lambda t, now: t + 1.0), x * 2
+    for _ in range(n):
+        made = f(y, y)
+        f, y = (lambda t, now, y=y: now * y + (t + y) * now), made * 0.5
+    return float(f(y, y))
+
+
+def of_values(x: Any, n: Any) -> Any:
+    """The function is in a field of a value, which captures what is in another one."""
+
+    @ta.function
+    def rec(n: Any, a: Any, y: Any) -> Any:
+        made = ta.match(a, lambda: y, lambda f, k: f(lambda t: t * y) * k)
+        again = ta.fn(Act.Some(lambda g: g(made) + y, y))
+        return ta.cond(n < 1, lambda: made, lambda: rec(n - 1, again, made))
+
+    return rec(n, ta.fn(Act.Plain()), x * 2.0)
+
+
+def plain_of_values(x: float, n: int) -> float:
+    f, y = (lambda now: now), x * 2
+    for _ in range(n):
+        made = f(y)
+        f, y = (lambda now, made=made, y=y: (made * now + y) * y), made
+    return float(f(y))
+
+
+CAPTURING: dict[str, tuple[Any, Any]] = {
+    "arguments": (of_arguments, plain_of_arguments),
+    "references": (of_references, plain_of_references),
+    "values": (of_values, plain_of_values),
+}
+
+
+@pytest.mark.parametrize("name", list(CAPTURING))
+def test_functions_of_several_calls_capture_what_each_had(name: str) -> None:
+    f, plain = CAPTURING[name]
+    whole = ta.function(f)
+    for n in range(4):
+        at = np.float64(X), np.int64(n)
+        assert float(whole(*at)) == pytest.approx(plain(X, n))
+        assert float(ta.interpret(whole, *at)) == pytest.approx(plain(X, n))
+        slope = (plain(X + H, n) - plain(X - H, n)) / (2 * H)
+        assert float(ta.grad(f)(*at)) == pytest.approx(slope, rel=1e-6)

@@ -209,14 +209,23 @@ def a_number_in_the_place_of_a_function() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "the branches of cond at HERE return different structures: they differ at cond.",
+    "the branches of cond at HERE return different structures: they differ at cond.f.",
     "  in:         true_fn        false_fn",
-    "      cond    Act            Add",
     "      cond.f  function half  -",
-    "      cond.b  -              float64 ()",
+    "      cond    -              function half",
     "  hint: return trees of one structure; where one branch has nothing to say, zeros.",
 )
-def data_choose_between_alternatives_with_functions() -> None:
+def data_choose_between_a_value_and_a_function() -> None:
+    run(lambda x: ta.cond(x > 0, lambda: Step.Act(half), lambda: half), V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "<lambda> is a value of Step that data choose, with functions in it, which no call returns.",
+    "  in: the result of <lambda>",
+    "  hint: take it apart inside with ta.match, and return what is computed of it.",
+)
+def a_value_with_functions_that_data_choose_is_returned() -> None:
     run(lambda x: ta.cond(x > 0, lambda: Step.Act(half), lambda: Step.Add(x)), V)
 
 
