@@ -142,7 +142,7 @@ MISTAKES: Final[list[Mistake]] = [
         [
             (
                 "a loop between two sizes may run a negative number of times",
-                'return n if lower is zero else call("maximum", n, zero)',
+                'return n if lower is zero and _is_natural(n) else call("maximum", n, zero)',
                 "return n",
             ),
         ],
