@@ -23,11 +23,14 @@ from tensorad.program.calling.arguments import (
     Caller,
     Extents,
     as_argument,
+    as_operands,
+    block_key,
     extents,
     has_tensors,
     leaf_dtypes,
     with_function_leaves,
 )
+from tensorad.program.calling.in_place import Call, CallKind, kind_of, references_of
 from tensorad.program.calling.quick import Quick
 from tensorad.program.calling.refusals import check_nesting, not_resized
 from tensorad.program.calling.resizing import Resizing
@@ -43,14 +46,12 @@ from tensorad.program.recursion import (
     note_rests,
     rests_on_around,
 )
-from tensorad.program.references.frames import cells_of
 from tensorad.program.traces import (
     Program,
     check_closed,
     check_no_references,
     rests_on_loops,
 )
-from tensorad.program.trees import Structure
 from tensorad.program.values import as_tensor
 
 fresh: Final[ContextVar[tuple[Tensor, ...]]] = ContextVar("fresh", default=())
@@ -88,7 +89,7 @@ class Function:
         self._quick = Quick(self._caller.positions, self.static_argnames, self._caller.placed)
         self._kinds: dict[object, Kind] = {}
         self._blocks: dict[object, Program] = {}
-        self._of_numbers: dict[object, None] = {}
+        self._of_numbers: dict[CallKind, None] = {}
         """Kinds of calls that are not written down with sizes where calls inside have other
         extents."""
         self._in_callers: set[object] = set()
@@ -241,7 +242,7 @@ class Function:
         check_nesting([f.given for f in frames_of(self)[::-1]], self.name, given)
         alike = tuple(dtypes) if self._is_fixed else without_functions(dtypes)
         key = (self, given.structures, alike)
-        kind = (given.structures, tuple(map(len, shapes)), alike)
+        kind = kind_of(given, self._is_fixed)
         own, refused = Resizing(shapes), None
         while True:
             may_resize = kind not in self._of_numbers
@@ -296,13 +297,13 @@ class Function:
 
     def _block(self, given: Arguments) -> Program:
         """The program for tensors, shared by calls of the same shapes if it reads nothing else."""
-        key = _block_key(given)
+        key = block_key(given)
         program = self._blocks.get(key)
         if program is None or not is_valid(program.rests_on):
             _, dtypes, own = key
             program = self._traced(given, own, dtypes)
             is_closed = not program.reads and not rests_on_around(program)
-            if not program.references and (
+            if not (program.references or references_of(given)) and (
                 self._is_fixed or is_closed
             ):  # what is read from outside may be another tensor next time
                 self._blocks[key] = program
@@ -343,7 +344,7 @@ class Function:
 
     def _inside(self, given: Arguments) -> Any:
         """A call of the function, as a part of a program."""
-        if self._is_inline or (self._in_callers and _block_key(given) in self._in_callers):
+        if self._is_inline or (self._in_callers and block_key(given) in self._in_callers):
             return self._in_place(given)
         evaluation = current_evaluation()
         is_told = self.rule is None and any(map(is_known, given.leaves))
@@ -362,26 +363,40 @@ class Function:
         again = self._recurs(given)
         if again is not None:
             return self._called(*again)
-        if self.rule is None and any(cells_of(s, name) for name, s in given.structures):
-            return self._in_place(given)  # what is kept by what is called would keep references
+        if self.rule is None and references_of(given):
+            return self._given_references(given)
         program = self._block(given)
         is_recursive = program.definition is not None
         if self.rule is None and not is_recursive and program.references:
-            self._in_callers.add(_block_key(given))
+            self._in_callers.add(block_key(given))
             return self._in_place(given)
         if self.rule is None and not is_recursive and rests_on_loops(program):
             return self._in_place(given)  # no other function has counters
         return self._call_of(program, given)
 
+    def _given_references(self, given: Arguments) -> Any:
+        """A call with references among its arguments. It is written down where it is, as what is
+        kept by what is called would keep references; one that calls itself stays a call."""
+
+        def staying() -> Any:
+            program = self._block(given)
+            if program.definition is None:
+                return self._in_place(given)
+            return self._call_of(program, given)
+
+        call = Call(self, self.name, given, self._is_fixed)
+        call.check(self._of_numbers)
+        return call.written(lambda: self._in_place(given), staying)
+
     def _called(self, frame: Frame, given: Arguments) -> Any:
         """A call inside of what is being written down."""
-        return frame.call(_operands(given, frame.params))
+        return frame.call(as_operands(given, frame.params))
 
     def _call_of(self, program: Program, given: Arguments) -> Any:
         """A call of a program."""
         if not program.results:
             return program.tree(())
-        operands = _operands(given, program.parameters)
+        operands = as_operands(given, program.parameters)
         self._is_called = True
         if program.definition is not None and self.rule is None:
             return program.tree(called_again(program, operands))
@@ -395,19 +410,6 @@ class Function:
         operands += program.reads
         op = FunctionCall(program.paths, tuple(operands), (block,), function=self.name, rule=rule)
         return program.tree(outputs(op))
-
-
-def _block_key(
-    given: Arguments,
-) -> tuple[tuple[tuple[str, Structure], ...], tuple[DType, ...], Extents]:
-    """What calls with tensors differ in that are other programs."""
-    return given.structures, leaf_dtypes(given.leaves, given.paths), extents(given.leaves)
-
-
-def _operands(given: Arguments, params: Sequence[Tensor]) -> list[Tensor]:
-    """The leaves of arguments as tensors of the dtypes of parameters."""
-    triples = zip(given.leaves, given.paths, params, strict=True)
-    return [as_tensor(v, path, p.dtype) for v, path, p in triples]
 
 
 def function(

@@ -320,10 +320,10 @@ class Frame:
         for t in self._functions:
             if t not in given:  # that of a loop around takes further functions
                 t.is_open = False
-        results = self._results
-        if not self.is_called or not results:
-            return replace(program, results=tuple(results))
-        definition.complete(results)
+        if not self.is_called or not self._results:  # calls without results do nothing outside
+            own = definition if self.is_called else None
+            return replace(program, results=tuple(self._results), definition=own)
+        definition.complete(self._results)
         self.round.is_complete = True
         params = self._parameters(self.extents)
         sizes = self._sizes(self.extents)
@@ -393,7 +393,7 @@ def called_again(program: Program, operands: Sequence[Tensor]) -> tuple[Tensor, 
 def rests_on_around(program: Program) -> bool:
     """Whether a function that calls itself uses sizes that loops, or calls, around it give, other
     than extents of its arguments."""
-    first = program.results[0].op if program.definition is not None else None
+    first = program.results[0].op if program.definition is not None and program.results else None
     own = sizes_in(*[dim_expr(n) for t in program.parameters for n in t.shape])
     used = sizes_in(*first.sizes) if isinstance(first, Recursion) else ()
     return any(isinstance(s, LocalSize) and s not in own for s in used)

@@ -228,7 +228,7 @@ ROWS: dict[str, dict[str, set[str]]] = {
         "calls.py": {"data", "trees.py", "values.py"},
         "leaf_types.py": {"data", "trees.py", "values.py", "calls.py"},
         "references": {*_TREES, "leaf_types.py"},
-        "calling": {"data", "trees.py", "values.py", "calls.py", "leaf_types.py", "sides.py"},
+        "calling": {*_TREES, "references", "leaf_types.py"},
         "carries.py": {*_TREES, "references", "leaf_types.py"},
         "checkpointing": {
             "data",

@@ -27,7 +27,7 @@ from tensorad.program.trees import (
     statics,
     unflatten,
 )
-from tensorad.program.values import alone, check_dtype, dtype_of, is_number
+from tensorad.program.values import alone, as_tensor, check_dtype, dtype_of, is_number
 
 _LARGEST: Final = float(np.finfo(np.float32).max) * (1 + 2**-25)
 """What is above rounds to infinity in float32."""
@@ -223,6 +223,19 @@ def _too_large(value: float, path: str, dtype: DType) -> DTypeError:
 def extents(leaves: Sequence[Any]) -> Extents:
     """The shapes of the leaves."""
     return tuple([shape_of(v) for v in leaves])
+
+
+def block_key(
+    given: Arguments,
+) -> tuple[tuple[tuple[str, Structure], ...], tuple[DType, ...], Extents]:
+    """What calls with tensors differ in that are other programs."""
+    return given.structures, leaf_dtypes(given.leaves, given.paths), extents(given.leaves)
+
+
+def as_operands(given: Arguments, params: Sequence[Tensor]) -> list[Tensor]:
+    """The leaves of arguments as tensors of the dtypes of parameters."""
+    triples = zip(given.leaves, given.paths, params, strict=True)
+    return [as_tensor(v, path, p.dtype) for v, path, p in triples]
 
 
 def has_tensors(leaves: Sequence[object]) -> bool:

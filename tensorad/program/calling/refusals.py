@@ -11,6 +11,7 @@ from typing import Final
 from tensorad.errors import DefinitionError, LimitError, NoValueError, UserError
 from tensorad.ir.source import is_own
 from tensorad.program.calling.arguments import Arguments, extents
+from tensorad.program.references.frames import Cell
 from tensorad.program.sides import side_by_side
 from tensorad.program.trees import Branching, Flat, statics
 
@@ -89,8 +90,30 @@ def endless(name: str, error: RecursionError) -> DefinitionError:
         f"{name} calls functions without end while it is written down.",
         where=f"{code.co_name} at {basename(code.co_filename)}:{code.co_firstlineno}",
         hint="a Python function that calls itself under a branch of ta.cond is written down again "
-        "in each call: decorate it with @ta.function, so that its calls stay calls. So is one that "
-        "is given references: let it use those around it, or give it what they hold.",
+        "in each call: decorate it with @ta.function, so that its calls stay calls.",
+    )
+
+
+def made_anew(name: str, given: Arguments, cell: Cell) -> DefinitionError:
+    """What to say of a function that makes a reference for each call of itself."""
+    return DefinitionError(
+        f"{name} calls itself, and gives each call {cell.described}, which the call around makes "
+        "anew.",
+        where=f"{name}({', '.join([parameter for parameter, _ in given.structures])})",
+        hint=f"let the calls use one reference, made outside of {name}; or give them what "
+        f"{cell.name} holds, and let them return what it is to hold.",
+    )
+
+
+def too_many(name: str, count: int, cells: Sequence[Cell]) -> LimitError:
+    """What to say of a function that is given references in too many ways."""
+    shown = ", ".join(dict.fromkeys([c.described for c in cells]))
+    return LimitError(
+        f"{name} calls itself with other and other references among its arguments: it is written "
+        f"down for each way to give them, {count:,} times so far.",
+        where=shown,
+        hint="let calls inside be given the same references at the same places; or let the "
+        "function use those around it, and give it a number that tells which is meant.",
     )
 
 

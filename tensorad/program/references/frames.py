@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 from tensorad.errors import DefinitionError
@@ -45,12 +46,14 @@ class Cell(Handle):
     Attributes:
         name: what errors and texts call it; `source`: the line that made it.
         home: the frame it was made in; None outside of all.
+        born: when it was made, as `now` counts.
     """
 
     def __init__(self, name: str, source: str, held: Held) -> None:
         self.name = name
         self.source = source
         self.home: Frame | None = current()
+        self.born = now()
         self.held = held
 
     @property
@@ -91,6 +94,10 @@ class Frame:
         self._before.setdefault(cell, cell.held)
         cell.held = held
 
+    def keep_apart(self, cells: Iterable[Cell]) -> None:
+        """Of all references of outside, only these hold something else so far."""
+        self._before = {cell: self._before[cell] for cell in cells}
+
     def written(self) -> dict[Cell, Held]:
         """What references of outside hold now that were written."""
         return {cell: cell.held for cell in self._before}
@@ -106,7 +113,45 @@ class Frame:
         return self.after.get(cell, cell.held)
 
 
+class Log:
+    """What references hold before what a part of a program writes from here on."""
+
+    def __init__(self) -> None:
+        self.part = current()
+        self._held: dict[Cell, Held] = {}
+        self._written = [] if self.part is None else list(self.part.written())
+
+    def note(self, cell: Cell) -> None:
+        """A reference is about to be written."""
+        self._held.setdefault(cell, cell.held)
+
+    def undo(self) -> None:
+        """Let them hold that again, the parts inside being closed."""
+        for cell, held in self._held.items():
+            cell.held = held
+        if self.part is not None:
+            self.part.keep_apart(self._written)
+
+
 _current: Final[ContextVar[Frame | None]] = ContextVar("frame", default=None)
+_logs: Final[ContextVar[tuple[Log, ...]]] = ContextVar("logs", default=())
+_born: Final = count()
+
+
+def now() -> int:
+    """A number that is larger each time."""
+    return next(_born)
+
+
+@contextmanager
+def logged() -> Iterator[Log]:
+    """Within, what the part of a program around writes can be undone."""
+    log = Log()
+    token = _logs.set((*_logs.get(), log))
+    try:
+        yield log
+    finally:
+        _logs.reset(token)
 
 
 def current() -> Frame | None:
@@ -190,6 +235,9 @@ def write(cell: Cell, held: Held) -> None:
         )
     for f in around:
         f.touched[cell] = None
+    for log in _logs.get():
+        if log.part is current():  # what parts inside write is undone when they are left
+            log.note(cell)
     if around:
         around[0].hold(cell, held)
     else:

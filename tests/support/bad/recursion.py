@@ -233,8 +233,7 @@ def rows_of_a_loop() -> None:
     "  in: f at HERE",
     "  hint: a Python function that calls itself under a branch of ta.cond is written "
     "down again in each call: decorate it with @ta.function, so that its calls stay "
-    "calls. So is one that is given references: let it use those around it, or give it "
-    "what they hold.",
+    "calls.",
 )
 def python_recursion() -> None:
     def f(x: Any) -> Any:
@@ -276,3 +275,51 @@ def reference_of_another_call() -> None:
         return ta.cond(n > 0, lambda: f(n - 1, ta.fn(lambda: own.get())), lambda: g())
 
     ta.function(lambda n: f(n, ta.fn(lambda: V)))(N)
+
+
+@CASES.refused(
+    DefinitionError,
+    "f calls itself, and gives each call the reference own made at HERE, which the call around "
+    "makes anew.",
+    "  in: f(r, n)",
+    "  hint: let the calls use one reference, made outside of f; or give them what own holds, and "
+    "let them return what it is to hold.",
+)
+def reference_for_each_call() -> None:
+    @ta.function
+    def f(r: Any, n: Any) -> Any:
+        return ta.cond(n > 0, lambda: f(ta.ref(r.get(), "own"), n - 1), lambda: r.get())
+
+    ta.function(lambda n: f(ta.ref(V, "r"), n))(N)
+
+
+@CASES.refused(
+    DefinitionError,
+    "f calls itself before it is known what it returns.",
+    "  in: f(x)",
+    "  hint: let a branch of ta.cond, ta.switch or ta.match return without calling it, or"
+    " say what it returns: ta.function(returns=...) takes an example, or a function of "
+    "the arguments.",
+)
+def reference_without_a_type() -> None:
+    @ta.function
+    def f(r: Any, x: Any) -> Any:
+        r.add(1.0)
+        return f(r, x + r.get())
+
+    ta.function(lambda x: f(ta.ref(V, "r"), x))(V)
+
+
+@CASES.refused(
+    DefinitionError,
+    "f reads or writes the reference r made at HERE, outside of it.",
+    "  in: a call of f that is no part of another function",
+    "  hint: what a function computes follows from its arguments: pass what the reference "
+    "holds, return what it is to hold, and set it after the call.",
+)
+def reference_from_outside() -> None:
+    @ta.function
+    def f(r: Any, n: Any) -> Any:
+        return ta.cond(n > 0, lambda: (r.add(1.0), f(r, n - 1))[1], lambda: r.get())
+
+    f(ta.ref(V, "r"), N)
