@@ -285,8 +285,7 @@ class Function:
                 fresh.reset(token)
 
         made = frame.written(write)
-        rests = tuple(frame.rests_on)
-        return replace(made, arguments=given.structures, rests_on=rests)
+        return replace(made, arguments=given.structures, rests_on=tuple(frame.rests_on))
 
     def _declared(self, given: Arguments, params: Sequence[Tensor]) -> Any:
         """An example of the result for these arguments."""
@@ -303,10 +302,9 @@ class Function:
             _, dtypes, own = key
             program = self._traced(given, own, dtypes)
             is_closed = not program.reads and not rests_on_around(program)
-            if not (program.references or references_of(given)) and (
-                self._is_fixed or is_closed
-            ):  # what is read from outside may be another tensor next time
-                self._blocks[key] = program
+            has_references = program.references or references_of(given)
+            if not has_references and (self._is_fixed or is_closed):
+                self._blocks[key] = program  # what it reads will be the same tensors next time
         note_rests(program.rests_on)
         return program
 
