@@ -11,6 +11,7 @@ from tensorad.autodiff.forward import jvp
 from tensorad.autodiff.local.flows import derivation_order
 from tensorad.autodiff.local.overrides import Override, check_override
 from tensorad.autodiff.reverse import vjp
+from tensorad.errors import GradError
 from tensorad.ir.analysis.blocks import inner_ops
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import Expr, const, int_const, read, select
@@ -37,7 +38,9 @@ for_rows: Final[Hook[[Sequence[Tensor], Mapping[Tensor, Tensor]], list[tuple[Ten
 
 
 def goes_one_by_one(y: Tensor, x: Tensor, override: Override | None) -> bool:
-    """Whether derivatives of y by x go through what takes one direction at a time."""
+    """Whether derivatives of y by x go through what takes one direction at a time, or are by it."""
+    if is_record(x.dtype):
+        return True
     rules = check_override(override)
     order = derivation_order([y], rules)
     if not any(isinstance(op, Control) for op in order):
@@ -61,7 +64,18 @@ def jacobian_by_rows(y: Tensor, x: Tensor, mode: str | None, override: Override 
 
     Args:
         mode: None: the one with fewer directions; reverse where that is not known.
+    Raises:
+        GradError: in forward mode, x is a value of a data type.
     """
+    if is_record(x.dtype):
+        if mode == "forward":
+            raise GradError(
+                f"forward mode has no direction for each float of {x.name}, a value of the data "
+                f"type {x.dtype}: data say how many it has.",
+                where=x.described,
+                hint='use mode="reverse", or jvp with one direction.',
+            )
+        mode = "reverse"
     if mode is None:
         mode = "forward" if _has_fewer(x.shape, y.shape) else "reverse"
     if mode == "reverse":

@@ -389,7 +389,7 @@ def same_record(
     Args:
         function: what the call that returns it is called; `rule`: its derivative.
     """
-    (own,) = stand_ins([Field(name, (), handle.dtype)])
+    (own,) = stand_ins([Field(name, handle.shape, handle.dtype)])
     block = Block((own,), (own,))
     op = FunctionCall((name,), (handle,), (block,), source="", function=function, rule=rule)
     return outputs(op)[0]

@@ -28,6 +28,7 @@ from tensorad.program.points import (
     Target,
     check_argnums,
     check_arrays,
+    check_directions,
     check_positions,
     like,
     plain,
@@ -173,10 +174,11 @@ def jacobian_of(
     f: Anything, argnums: Argnums = 0, mode: str | None = None, title: str = "jacobian"
 ) -> Function:
     """arguments -> for each leaf of the result a tree like the argument, of result + argument
-    shapes."""
+    shapes; of values that data chose values like them, whose fields have such shapes."""
 
     def derive(point: Point, is_one: bool) -> Any:
-        check_arrays(point.title, point.target, (*point.wanted, point.result))
+        check_arrays(point.title, point.target, (point.result,))
+        check_directions(point, mode)
         rows = []
         for y in point.result.leaves:
             blocks: list[object] = [None] * len(point.leaves)
@@ -193,7 +195,8 @@ def hessian_of(f: Anything, argnums: Argnums = 0, *, fw_mode: bool | None = None
     check_fw_mode(fw_mode)
 
     def derive(point: Point, is_one: bool) -> Any:
-        check_arrays(point.title, point.target, (*point.wanted, point.result))
+        check_arrays(point.title, point.target, (point.result,))
+        check_directions(point, "forward")
         rows = tensor_hessian(point.scalar(), point.leaves, fw_mode=fw_mode)
         trees = [_one_or_all(point.like_wanted(row), is_one) for row in rows]
         return _one_or_all(point.like_wanted(trees), is_one)

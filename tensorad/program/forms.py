@@ -186,7 +186,8 @@ def jacobian(y: Any, *args: Any, **options: Any) -> Any:
             jacobian(f, argnums=0, *, mode=None): a function of trees.
     Returns:
         a tensor of shape y.shape + x.shape; of a function the function to a tree like its result
-        of trees like the argument, of such arrays.
+        of trees like the argument, of such arrays. By a value of a data type it is a value like it
+        with such fields; where data choose its alternatives in reverse mode only.
     """
     if is_function(y):
         return _called("jacobian", functions.jacobian_of, y, args, options)

@@ -247,6 +247,39 @@ def check_arrays(title: str, target: Target, flats: Sequence[Flat]) -> None:
                 )
 
 
+def check_directions(point: Point, mode: str | None) -> None:
+    """A Jacobian has as many rows or columns as is known where it is written down.
+
+    Args:
+        mode: "forward": columns are counted, also by values of data types.
+    Raises:
+        GradError: how many there are is not known.
+    """
+    title = f"{point.title} of {point.target.name}"
+    every = [pair for f in point.wanted for pair in zip(f.paths, f.leaves, strict=True)]
+    values = [(path, x) for path, x in every if is_record(x.dtype) and point.is_by(x.dtype)]
+    if not values:
+        return
+    path, x = values[0]
+    if mode == "forward":
+        raise GradError(
+            f"{title} has no direction for each float of {path}, a value of the data type "
+            f"{x.dtype}: data say how many it has.",
+            where=f"{path} : {leaf_text(x)}",
+            hint="ta.jvp and ta.hvp take a value as one direction; ta.jacrev has a row for each "
+            "element of the result.",
+        )
+    for of, y in zip(point.result.paths, point.result.leaves, strict=True):
+        if y.dtype.is_float and not all(isinstance(n, int) for n in y.shape):
+            raise GradError(
+                f"{title} by {path}, a value of the data type {x.dtype}, has fields of the shape "
+                f"of {of}, {format_shape(y.shape)}, which is not known where it is written down.",
+                where=f"{of} : {leaf_text(y)}",
+                hint="extents of fields are numbers: give the arguments shapes in numbers, or use "
+                "ta.vjp with one cotangent.",
+            )
+
+
 def check_argnums(argnums: object, title: str) -> tuple[int, ...]:
     """Positions of arguments as a tuple.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from tensorad.autodiff.control.handles import moves_handles
 from tensorad.autodiff.local.flows import (
     block_operands,
     derivation_order,
@@ -68,7 +69,7 @@ def flowing(op: Op, index: int) -> Sequence[Tensor]:
     known = _known.get(op)
     if known is None:
         viewed = view(op)
-        if isinstance(viewed, Compute):
+        if isinstance(viewed, Compute) and not moves_handles(viewed):
             terms = [compute_terms(viewed, c, _is_float) for c in range(len(viewed.bodies))]
             known = tuple([tuple(dict.fromkeys([t.read.tensor for t in own])) for own in terms])
         else:

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tensorad.autodiff.local.record_gradients import kept_places, values_type
+from tensorad.autodiff.local.record_gradients import declared_type, kept_places
 from tensorad.errors import DefinitionError, DTypeError, ShapeError, UserError
 from tensorad.ir.arrays.elementwise import same_dim
 from tensorad.ir.dtypes import DTYPES
@@ -104,8 +104,8 @@ _types: Final[WeakKeyDictionary[RecordType, DataType]] = WeakKeyDictionary()
 def data_type(record_type: RecordType) -> DataType:
     """The data type of records."""
     known = _types.get(record_type)
-    if known is None and values_type(record_type) is not record_type:
-        return _of_gradients(data_type(values_type(record_type)), record_type)
+    if known is None and declared_type(record_type) is not record_type:
+        return _of_gradients(data_type(declared_type(record_type)), record_type)
     if known is None:
         known = DataType(str(record_type), Names({}, lambda value: None))
         known.record_type = record_type
@@ -118,8 +118,8 @@ def data_type(record_type: RecordType) -> DataType:
 
 
 def _of_gradients(own: DataType, record_type: RecordType) -> DataType:
-    """The data type of gradients: subclasses of the alternatives, with None where there is no
-    derivative."""
+    """The data type of gradients or Jacobians: subclasses of the alternatives, with None where
+    there is no derivative."""
     made = DataType(own.name, own.names)
     made.record_type = record_type
     _types[record_type] = made

@@ -129,12 +129,40 @@ def no_argument_with_floats() -> None:
 
 @CASES.refused(
     GradError,
-    "jacobian of head_of has no array for xs, a value of the data type List.",
+    "jacfwd of head_of has no direction for each float of xs, a value of the data type List: data "
+    "say how many it has.",
     "  in: xs : List",
+    "  hint: ta.jvp and ta.hvp take a value as one direction; ta.jacrev has a row for each element "
+    "of the result.",
+)
+def a_forward_jacobian_by_a_value_that_data_choose() -> None:
+    ta.function(lambda xs: ta.jacfwd(head_of)(xs))(XS)
+
+
+@CASES.refused(
+    GradError,
+    "jacrev of <lambda> by xs, a value of the data type List, has fields of the shape of <lambda>, "
+    "(n,), which is not known where it is written down.",
+    "  in: <lambda> : float64 (n,)",
+    "  hint: extents of fields are numbers: give the arguments shapes in numbers, or use ta.vjp "
+    "with one cotangent.",
+)
+def a_jacobian_by_a_value_of_an_array_of_unknown_extent() -> None:
+    x = ta.placeholder((ta.size("n"),), "float64", name="x")
+    ta.function(lambda xs, x: ta.jacrev(lambda xs: x * head_of(xs))(xs)).trace(XS, x)
+
+
+@CASES.refused(
+    GradError,
+    "jacrev of <lambda> has no array for <lambda>, a value of the data type List.rows[3].",
+    "  in: <lambda> : List.rows[3]",
     "  hint: ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as a direction.",
 )
-def a_jacobian_by_a_value_that_data_choose() -> None:
-    ta.function(lambda xs: ta.jacobian(head_of)(xs))(XS)
+def a_jacobian_of_a_jacobian_by_a_value() -> None:
+    def rows(xs: Any) -> Any:
+        return ta.jacrev(lambda xs: head_of(xs) * np.ones(3))(xs)
+
+    ta.function(lambda xs: ta.jacrev(lambda xs: rows(xs))(xs))(XS)
 
 
 @CASES.refused(
@@ -149,9 +177,11 @@ def a_sparse_jacobian_by_a_value() -> None:
 
 @CASES.refused(
     GradError,
-    "hessian of place has no array for dot, a value of the data type Dot.",
+    "hessian of place has no direction for each float of dot, a value of the data type Dot: data "
+    "say how many it has.",
     "  in: dot : Dot",
-    "  hint: ta.grad and ta.vjp return values like it; ta.jvp and ta.hvp take one as a direction.",
+    "  hint: ta.jvp and ta.hvp take a value as one direction; ta.jacrev has a row for each element "
+    "of the result.",
 )
 def a_hessian_by_a_value_that_data_choose() -> None:
     ta.function(lambda dot: ta.hessian(place)(dot))(DOT)
