@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.random.whole import forms, higher, straight
+from tests.random.whole import forms, higher, straight, values
 from tests.random.whole.texts import Block, Program, Statement
 from tests.random.whole.writer import Names, Writer
 
@@ -48,6 +48,7 @@ KINDS = (
     (0.7, True, higher.folded),
     (0.3, False, higher.taken),
     (0.3, False, higher.in_turn),
+    (0.7, True, values.acted),
 )
 """How often, whether blocks are inside, and what writes it."""
 

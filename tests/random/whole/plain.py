@@ -188,6 +188,8 @@ class Plain:
 
     # data
 
+    Fn = None
+
     def variant(self, name: str, **alternatives: Any) -> Any:
         own = {
             tag: type(tag, (Alternative,), {"fields": tuple(fields)})

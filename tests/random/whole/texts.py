@@ -69,6 +69,7 @@ Tree = ta.variant(
 Maybe = ta.variant(
     "Maybe", Missing={}, Some={"value": "float64"}, Both={"a": "float64", "b": "Maybe"}
 )
+Act = ta.variant("Act", Plain={}, Scaled={"f": ta.Fn, "k": "float64"})
 
 
 def pushed(f, x, dx):
