@@ -295,19 +295,19 @@ def reference_for_each_call() -> None:
 
 @CASES.refused(
     DefinitionError,
-    "f calls itself before it is known what it returns.",
-    "  in: f(y)",
+    "added calls itself before it is known what it returns.",
+    "  in: added(x)",
     "  hint: let a branch of ta.cond, ta.switch or ta.match return without calling it, or"
     " say what it returns: ta.function(returns=...) takes an example, or a function of "
     "the arguments.",
 )
 def reference_without_a_type() -> None:
     @ta.function
-    def f(r: Any, y: Any) -> Any:
+    def added(r: Any, x: Any) -> Any:
         r.add(1.0)
-        return f(r, y + r.get())
+        return added(r, x + r.get())
 
-    ta.function(lambda x: f(ta.ref(V, "r"), x))(V)
+    ta.function(lambda x: added(ta.ref(V, "r"), x))(V)
 
 
 @CASES.refused(
