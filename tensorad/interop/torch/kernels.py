@@ -9,7 +9,14 @@ from typing import Any, Final
 from tensorad.interop.operators import Operator
 from tensorad.interop.spread import spread
 from tensorad.interop.torch.arguments import check_kinds, check_tensors, fitted
-from tensorad.interop.torch.pytorch import MEMORY_KEYS, TORCH_DTYPES, key_of, torch
+from tensorad.interop.torch.pytorch import (
+    MEMORY_KEYS,
+    TORCH_DTYPES,
+    all_like,
+    key_of,
+    torch,
+    unlike,
+)
 from tensorad.ir.tensor import Tensor, dim_expr
 
 KEPT_SHAPES: Final = 64
@@ -19,6 +26,9 @@ Shapes = tuple[Sequence[int], ...]
 Bound = tuple[Any, ...]
 """A function of C for shapes: what calls it, its address, what a code means; then of each output
 its shape, on one element."""
+Seen = tuple[Any, ...]
+"""What tells tensors like those of a call; which of them require gradients, () if none does; then
+their function of C, as it is bound."""
 
 
 class Kernel:
@@ -26,6 +36,8 @@ class Kernel:
 
     Attributes:
         known: the functions of C by the shapes of the tensors.
+        nothing: what has been seen before there was a call.
+        seen: what calls need, by shapes, `requires_grad` and types of the tensors, and the state.
         alike: of each output an input that has its dtype and shape, or -1.
         dtypes: of the inputs, as PyTorch calls them.
     """
@@ -36,6 +48,8 @@ class Kernel:
         self.dtypes = tuple([TORCH_DTYPES[t.dtype] for t in operator.inputs])
         self.known: dict[Shapes, Bound] = {}
         self.alike = tuple([_first_like(t, operator.inputs) for t in operator.outputs])
+        self.nothing: Seen = (unlike, (), *[None] * (3 + len(operator.outputs)))
+        self.seen: dict[tuple[Any, ...], Seen] = {}
 
     def fitted(self, tensors: Sequence[Any]) -> Sequence[Any]:
         """The tensors as native code reads them: contiguous; copied if they are not.
@@ -49,6 +63,23 @@ class Kernel:
                 check_kinds(self._operator, tensors)
                 return [fitted(self._operator, n, t) for n, t in enumerate(tensors)]
         return tensors
+
+    def see(self, key: tuple[Any, ...], tensors: Sequence[Any]) -> Seen:
+        """What a call of tensors like these needs: contiguous ones, of the dtypes and in memory.
+
+        Args:
+            key: what it is found by: of the tensors and the state at least what it rests on.
+        Raises:
+            ShapeError: the shapes are none of the operator's.
+        """
+        shapes = tuple([t.shape for t in tensors])
+        needs = tuple([t.requires_grad for t in tensors])
+        bound = self.known.get(shapes) or self.bind(shapes)
+        if len(self.seen) >= KEPT_SHAPES:
+            self.seen.clear()
+        made = (all_like(tensors), needs if any(needs) else (), *bound)
+        self.seen[key] = made
+        return made
 
     def bind(self, shapes: Shapes) -> Bound:
         """The function of C for these shapes.

@@ -34,6 +34,28 @@ MEMORY_KEYS: Final = _memory_keys()
 """The keys of strided tensors of the CPU, which stand for nothing but their elements."""
 
 
+def all_like(tensors: Sequence[Any]) -> Any:
+    """A function of as many tensors, all others: whether they are like these, in a state like this.
+
+    One question of PyTorch for the types, keys, dtypes, shapes, strides and `requires_grad` of all.
+    The keys are those that a call with the tensor would see now, so they also tell transforms and
+    traces, the mode of inference and autocast; modes of calls and forward mode they do not tell.
+    No tensors tell nothing of the state, so they are like no others; without PyTorch's guards,
+    which are not in what it promises, none are. They end the process where a tensor has no strides
+    to tell: the function is asked of plain strided tensors that are not nested, and under no
+    transform, which has nested ones that do not say so.
+    """
+    guards = getattr(torch._C._dynamo.guards, "TensorGuards", None)
+    if not tensors or guards is None:
+        return unlike
+    return guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+
+
+def unlike(*_: Any) -> bool:
+    """That tensors are like no others."""
+    return False
+
+
 def is_memory(t: Any) -> bool:
     """Whether a tensor is itself where its elements lie, not what stands for one in a trace."""
     return type(t) in PLAIN and bool(torch._C._has_storage(t)) and not t._is_zerotensor()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import count
@@ -17,6 +16,7 @@ from tests.interop.operators import CASES, Case
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 from tensorad.errors import DefinitionError, DTypeError  # noqa: E402
 from tensorad.interop.torch import TorchOperator, op  # noqa: E402
+from tests.interop.torch.ways import ways  # noqa: E402
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 _numbers = count()
@@ -135,43 +135,29 @@ def test_exported_with_a_dynamic_size() -> None:
     torch.testing.assert_close(program.module()(x), layer(x))
 
 
-def _ways(run: Callable[[], Any]) -> set[str]:
-    """Names of functions of the package, and of text that it made, which were called."""
-    names: set[str] = set()
-
-    def look(frame: Any, event: str, _: Any) -> None:
-        code = frame.f_code
-        if event == "call" and ("interop/torch" in code.co_filename or code.co_filename[0] == "<"):
-            names.add(code.co_qualname.rsplit(".", 1)[-1])
-
-    sys.setprofile(look)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return names & {"call", "in_general", "forward", "differentiated", "fake"}
-
-
 def test_the_way_that_was_taken() -> None:
     f, case = _made("dense")
     x, w = _arguments(case)
     f(x, w)
     with torch.no_grad():
-        assert _ways(lambda: f(x, w)) == {"call"}
-    assert _ways(lambda: f(x.detach(), w.detach())) == {"call"}
+        assert ways(lambda: f(x, w)) == {"call"}
+    assert ways(lambda: f(x.detach(), w.detach())) == {"call", "like"}
+    assert ways(lambda: f(x.detach(), w.detach())) == {"call"}
     with torch.inference_mode():
-        assert _ways(lambda: f(x.detach(), torch.rand(5, 4, dtype=torch.float64))) == {"call"}
-    assert _ways(lambda: f(x, w)) == {"call", "forward"}
-    assert _ways(lambda: f(x.T.contiguous().T, w)) == {"call", "in_general", "forward"}
+        f(x.detach(), torch.rand(5, 4, dtype=torch.float64))
+        assert ways(lambda: f(x.detach(), torch.rand(5, 4, dtype=torch.float64))) == {"call"}
+    assert ways(lambda: f(x, w)) == {"call", "like", "forward"}
+    assert ways(lambda: f(x, w)) == {"call", "forward"}
+    assert ways(lambda: f(x.T.contiguous().T, w)) == {"call", "forward"}
     through = {"call", "in_general", "differentiated"}
     given = w.detach()
-    assert _ways(lambda: torch.func.grad(lambda a: f(a, given).sum())(x.detach())) == through
-    assert _ways(lambda: torch.func.jvp(lambda a: f(a, given), (x.detach(),), (given[:3],))) == (
+    assert ways(lambda: torch.func.grad(lambda a: f(a, given).sum())(x.detach())) == through
+    assert ways(lambda: torch.func.jvp(lambda a: f(a, given), (x.detach(),), (given[:3],))) == (
         through
     )
     with torch._subclasses.fake_tensor.FakeTensorMode():
         fakes = [torch.rand(t.shape, dtype=t.dtype) for t in (x, w)]
-        assert _ways(lambda: f(*fakes)) == {"call", "in_general", "fake"}
+        assert ways(lambda: f(*fakes)) == {"call", "in_general", "fake"}
 
 
 def test_autocast_computes_in_the_declared_dtype() -> None:

@@ -141,3 +141,22 @@ def test_a_batch_of_batches_is_told_of_vmap() -> None:
         "  hint: pass an array of rank 2; vmap calls it for many."
     )
     assert torch.vmap(m)(torch.zeros(2, 5, 4)).shape == (2, 5, 3)
+
+
+def test_an_export_to_onnx_takes_a_translation_of_the_operator() -> None:
+    """ONNX has no such operator: PyTorch names it, and takes what stands for it."""
+    ops = pytest.importorskip("onnxscript", reason="onnxscript is not installed").opset18
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    m = Layer().eval()
+
+    def max_plus(x: Any, w: Any, b: Any) -> Any:
+        one, two = [ops.Constant(value_ints=[n]) for n in (1, 2)]
+        return ops.Add(ops.ReduceMax(ops.Add(ops.Unsqueeze(x, two), w), one, keepdims=0), b)
+
+    with pytest.raises(torch.onnx.OnnxExporterError, match=r"tensorad\.test_module"):
+        torch.onnx.export(m, (X,), dynamo=True, verbose=False)
+    table = {m.f.registered: max_plus}
+    made = torch.onnx.export(m, (X,), dynamo=True, verbose=False, custom_translation_table=table)
+    session = runtime.InferenceSession(made.model_proto.SerializeToString())
+    (found,) = session.run(None, {session.get_inputs()[0].name: X.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), m(X).detach())

@@ -197,10 +197,9 @@ class Cut:
             self.count = extent
 
 
-def _bounds(extent: int, start: int, end: int, step: int) -> tuple[int, int | None, int]:
+def _bounds(extent: int, start: int, end: int, step: int) -> tuple[int, int, int]:
     """What Python's slice takes for the ends of ONNX's, which begin inside of the axis."""
-    past = step < 0 and end < -extent
-    return max(start, -extent) if step < 0 else start, None if past else end, step
+    return max(start, -extent) if step < 0 else start, end, step
 
 
 def _place(n: Any, extent: Dim, backwards: bool) -> Expr:
