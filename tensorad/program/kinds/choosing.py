@@ -60,11 +60,14 @@ class Held(Captures):
     """A function in a field of a value that data chose: what it captures is in the record.
 
     Attributes:
-        handle: the value; `n` which of its type it is where this was made.
+        handle: the value; `n` which of its type it is where this was made, None if it is one that
+            was chosen elsewhere.
         path: where in the value it is.
     """
 
-    def __init__(self, handle: Tensor, n: int, path: Path, function: Any, where: str) -> None:
+    def __init__(
+        self, handle: Tensor, n: int | None, path: Path, function: Any, where: str
+    ) -> None:
         self.handle, self.n, self.path, self.where = handle, n, path, where
         self.__name__ = function_name(function)
 
@@ -72,7 +75,7 @@ class Held(Captures):
     def parts(self) -> tuple[object, ...]:
         """Those that capture it differ by which value it is in, where that is a field of theirs: so
         loops compose functions of fields, and each round finds those of the one before."""
-        known = () if is_field(self.handle) else (self.n,)
+        known = () if self.n is None or is_field(self.handle) else (self.n,)
         return (Same(self.handle.dtype), self.path, *known, self.handle)
 
     def __call__(self, *args: Any) -> Any:
@@ -95,16 +98,40 @@ def _held(
     sides: dict[str, Callable[[], Any]] = {}
     places: list[int] = []
     for at, c in enumerate(own.chosen):
+        if n not in (None, at) or not _has(c.function, path):
+            continue
+        places.append(at)
+        if isinstance(c.function, PassedOn):
+            sides[c.name] = partial(_held_elsewhere, c, at, path, where, handle, args)
+            continue
         function = _at(c.function, path)
-        if function is not None and n in (None, at):
-            one = Chosen(function_name(function), function, c.tensors, c.variant, c.handles)
-            sides[c.name] = partial(body, one, at, where, handle, args)
-            places.append(at)
+        one = Chosen(function_name(function), function, c.tensors, c.variant, c.handles)
+        sides[c.name] = partial(body, one, at, where, handle, args)
     if len(sides) == 1:
         return next(iter(sides.values()))()
     tag = tag_of(handle)
     place = sum([(tag > at).astype("int64") for at in places[:-1]], start=as_tensor(0, "place"))
     return branched(handle.name, where, place, sides, (), order=tuple(sides))
+
+
+def _held_elsewhere(
+    c: Chosen, n: int, path: Path, where: str, handle: Tensor, args: tuple[Any, ...]
+) -> Any:  # fmt: skip
+    (inner,) = fields_of(handle, n)
+    return _held(_type_of(c.function), path, None, where, inner, *args)
+
+
+def _type_of(passed_on: Any) -> FunctionsType:
+    own = passed_on.handle.dtype
+    assert isinstance(own, FunctionsType), "values that data choose have such types"
+    return own
+
+
+def _has(function: Any, path: Path) -> bool:
+    """Whether a value, or one of those that it may be, has a function at a place."""
+    if isinstance(function, PassedOn):
+        return any(_has(c.function, path) for c in _type_of(function).chosen)
+    return _at(function, path) is not None
 
 
 def _at(function: Any, path: Path) -> Any:
@@ -124,31 +151,41 @@ def _is_called(t: Tensor) -> bool:
     return t.is_function and data_of(t) is None
 
 
-def each_known(handle: Tensor, where: str, do: Callable[[Any], Any]) -> Any:
+def each_known(
+    handle: Tensor, where: str, do: Callable[[Instance], Any], whole: Tensor | None = None
+) -> Any:
     """What is done with a value that data choose: a branch by which one it is.
 
     Args:
-        do: gets the value, its alternative known; or, of one that was chosen elsewhere, that.
+        do: gets the value, its alternative known.
+        whole: the value, if `handle` is what it is of those that were chosen elsewhere.
     """
     own = handle.dtype
     assert isinstance(own, FunctionsType), "values that data choose have such types"
-    sides = {c.name: partial(_arm, handle, n, c, where, do) for n, c in enumerate(own.chosen)}
+    arms = enumerate(own.chosen)
+    sides = {c.name: partial(_arm, handle, n, c, where, do, whole) for n, c in arms}
     if len(sides) == 1:
         return next(iter(sides.values()))()
     return branched("match", where, tag_of(handle), sides, (), order=tuple(sides))
 
 
-def _arm(handle: Tensor, n: int, c: Chosen, where: str, do: Callable[[Any], Any]) -> Any:
+def _arm(
+    handle: Tensor, n: int, c: Chosen, where: str, do: Callable[[Instance], Any],
+    whole: Tensor | None,
+) -> Any:  # fmt: skip
     """The value is the n-th one: what it has are fields of the record."""
-    given = dict(zip(c.tensors, fields_of(handle, n), strict=True))
     if isinstance(c.function, PassedOn):
-        return do(given.get(c.function.handle, c.function.handle))
+        (inner,) = fields_of(handle, n)
+        return each_known(inner, where, do, handle if whole is None else whole)
     assert isinstance(c.function, Value), "values meet values"
+    given = dict(zip(c.tensors, fields_of(handle, n), strict=True))
+    if whole is not None:
+        return do(_from_record(c.function.value, given, whole, None, where))
     return do(_from_record(c.function.value, given, handle, n, where))
 
 
 def _from_record(
-    value: Instance, given: Mapping[Tensor, Tensor], handle: Tensor, n: int, where: str
+    value: Instance, given: Mapping[Tensor, Tensor], handle: Tensor, n: int | None, where: str
 ) -> Instance:
     paths: dict[int, Path] = {id(value): ()}
     stack = [value]

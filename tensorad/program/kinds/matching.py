@@ -43,19 +43,17 @@ def match(value: object, *arms: Arm | Mapping[Any, Arm]) -> Any:
     for a, f in zip(own.resolved(), functions, strict=True):
         check_takes(f, f"{a.name} of {where}", list(a.trees))
     if isinstance(value, Tensor) and data_of(value) is not None:
-        return each_known(value, where, partial(_of_known, functions, own, where))
+        return each_known(value, where, partial(_of_known, functions))
     if isinstance(value, Instance):
-        return functions[value.tag](*[getattr(value, n) for n in value.field_names])
+        return _of_known(functions, value)
     assert isinstance(value, Tensor), "there are no other values"
     pairs = zip(own.alternatives, functions, strict=True)
     sides = {a.name: partial(_arm, value, n, a, f) for n, (a, f) in enumerate(pairs)}
     return branched("match", where, tag_of(value), sides, (), order=tuple(sides))
 
 
-def _of_known(functions: Sequence[Arm], own: DataType, where: str, value: Any) -> Any:
-    """What the function does for a value that data chose, which may be one that they choose."""
-    if not isinstance(value, Instance):
-        return each_known(value, where, partial(_of_known, functions, own, where))
+def _of_known(functions: Sequence[Arm], value: Instance) -> Any:
+    """What the function does for a value whose alternative is known."""
     return functions[value.tag](*[getattr(value, n) for n in value.field_names])
 
 

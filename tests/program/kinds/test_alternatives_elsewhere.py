@@ -125,6 +125,28 @@ def plain_composed(x: float, n: float) -> float:
     return plainly(a, x)
 
 
+def composed_of_chosen(x: Any, n: Any) -> Any:
+    """The same of a value that data chose before, and an arm gives another alternative."""
+    start = ta.cond(n > 0.5, lambda: Act.Scaled(ta.sin, x), lambda: Act.Plain())
+
+    def step(i: Any, a: Any) -> Any:
+        def more(f: Any, k: Any) -> Any:
+            return Act.Scaled(lambda t: f(t * k) + k, k * x)
+
+        return ta.match(a, lambda: Act.Plain(), more)
+
+    return shallow(ta.for_loop(0, (n * 3.0).astype("int64"), step, start), x)
+
+
+def plain_composed_of_chosen(x: float, n: float) -> float:
+    a: Known = ((lambda t: float(np.sin(t))), x) if n > 0.5 else None
+    for _ in range(int(n * 3)):
+        if a is not None:
+            f, k = a
+            a = (lambda t, f=f, k=k: f(t * k) + k), k * x
+    return plainly(a, x)
+
+
 @ta.function
 def run(a: Any, x: Any) -> Any:
     return ta.match(a, lambda: x * x, lambda rest, f: f(run(rest, x)))
@@ -184,6 +206,7 @@ CASES: dict[str, tuple[Any, Plain]] = {
     "every other one": (recomputed(2), plain_recomputed),
     "checkpoint": (in_a_checkpoint, lambda x, n: x**3 if n > 0.5 else x * x),
     "composed": (composed, plain_composed),
+    "composed of chosen": (composed_of_chosen, plain_composed_of_chosen),
     "reversed": (reversed_chain, plain_reversed_chain),
     "written": (written, plain_written),
 }
