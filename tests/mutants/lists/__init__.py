@@ -22,6 +22,7 @@ from tests.mutants.lists import (
     kernels,
     memory,
     programs,
+    third_operators,
     third_programs,
     threads,
 )
@@ -46,4 +47,5 @@ KINDS: Final[dict[str, Sequence[Mistake]]] = {
     "fresh_interop": fresh_interop.MISTAKES,
     "fresh_programs": fresh_programs.MISTAKES,
     "third_programs": third_programs.MISTAKES,
+    "third_operators": third_operators.MISTAKES,
 }
