@@ -230,6 +230,24 @@ def test_calls_and_their_rules() -> None:
     np.testing.assert_allclose(shared, 5 * X.sum(0))
 
 
+def test_a_function_is_called_and_differentiated() -> None:
+    """Its loops are there twice, and only once something of their iterations is kept."""
+
+    @ta.function
+    def inner(x: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            return ta.for_loop(0, 2, lambda j, d: ta.sin(d) * x, c)
+
+        return ta.for_loop(0, 3, step, x * 1.0)
+
+    @ta.function
+    def outer(x: Any) -> Any:
+        return inner(x) * x
+
+    check(lambda x: outer(x * 2.0) + ta.grad(outer)(x), X[:, 0])
+    check(lambda x: ta.grad(outer)(x) + outer(x * 2.0), X[:, 0])
+
+
 def test_trees_of_axes() -> None:
     def f(p: Any, x: Any, *, s: Any = 1.0) -> Any:
         return {"y": p["w"] @ x + p["b"][0], "c": p["b"][0] * s}

@@ -13,7 +13,11 @@ CALLS: Final = Part(
     "tests/program/calling tests/program/test_functions.py tests/program/test_compiled.py tests/program/test_shapes.py"
 )
 LANGUAGE: Final = Part("tests/language")
-ONNX: Final = Part("tests/interop/onnx", marks=BOTH)
+ONNX: Final = Part(
+    "tests/interop/onnx/test_states.py tests/interop/onnx/test_windows.py tests/interop/onnx/test_edges.py",
+    "tests/interop/onnx/test_nodes.py",
+    BOTH,
+)
 TOPI: Final = Part("tests/topi")
 RECORDS: Final = Part(
     "tests/codegen/runtime/test_record_values.py tests/codegen/runtime/test_record_results.py tests/codegen/runtime/test_record_layout.py tests/codegen/runtime/test_record_values_of_types.py"
