@@ -197,6 +197,21 @@ def test_rows_of_loops_that_differ_in_length() -> None:
     check(ta.grad(lambda x, n: rows(x, n).sum()), X, count)
 
 
+def test_an_extent_differs_from_the_second_iteration_on() -> None:
+    """A loop of this length that is given nothing else that differs was looked at before."""
+
+    def grown(x: Any, m: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            k, total = c
+            _, ys = ta.scan(lambda a, _: (a * 0.5, a), np.float64(1), length=k)
+            more = ta.scan(lambda a, _: (a * 0.5 + 1, a), np.float64(1), length=ys.shape[0])[0]
+            return k + m, total + more + ys.sum()
+
+        return ta.for_loop(0, 3, step, (1, x))[1]
+
+    check(grown, X[:, 0], np.array([0, 1, 2, 0, 3]))
+
+
 @pytest.mark.slow
 def test_examples_may_be_nested() -> None:
     check(lambda x: ta.vmap(root)(x * x), X[:3, :2])
