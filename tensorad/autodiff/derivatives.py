@@ -19,13 +19,13 @@ from tensorad.autodiff.local.overrides import Override, check_override
 from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.reverse import vjp
 from tensorad.autodiff.row_by_row import goes_one_by_one, jacobian_by_rows
+from tensorad.autodiff.told import returned
 from tensorad.errors import GradError, ShapeError
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import const, logical_and, select
 from tensorad.ir.tensor import Compute, Tensor, format_shape, outputs
 from tensorad.ir.visit import copy_bodies
-from tensorad.simplify.readback.compare import returned
 
 _MODES: Final = ("reverse", "forward")
 

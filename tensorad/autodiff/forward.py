@@ -38,6 +38,7 @@ from tensorad.autodiff.local.scans import tangent_scan
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
 from tensorad.autodiff.provenance import remember_along
 from tensorad.autodiff.reverse import vjp
+from tensorad.autodiff.told import returned
 from tensorad.collector import old_objects_at_rest
 from tensorad.errors import GradError
 from tensorad.ir.analysis.blocks import saves_of
@@ -75,7 +76,6 @@ from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
 from tensorad.process import deep_calls
 from tensorad.progress import advance, expect, progress
 from tensorad.simplify.formula.choose import tidy
-from tensorad.simplify.readback.compare import returned
 from tensorad.simplify.zeros.lift import guarded
 from tensorad.simplify.zeros.passes import nonzero_body
 

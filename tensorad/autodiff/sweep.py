@@ -60,6 +60,7 @@ from tensorad.autodiff.local.scan_forms import scatter_scan
 from tensorad.autodiff.local.scans import Heads as ScanHeads
 from tensorad.autodiff.local.scans import reverse_sweep
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
+from tensorad.autodiff.told import returned
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.flow import flowing_components
 from tensorad.ir.arrays.elementwise import compute_axes
@@ -71,7 +72,6 @@ from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
 from tensorad.progress import advance, expect
 from tensorad.simplify.formula.choose import tidy
 from tensorad.simplify.formula.joined import inner_reductions, joined
-from tensorad.simplify.readback.compare import returned
 
 Indices = tuple[Expr, ...]
 

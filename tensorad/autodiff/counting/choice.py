@@ -14,6 +14,7 @@ from tensorad.autodiff.counting.contribution_points import MOST_POINTS
 from tensorad.autodiff.counting.cost import SAMPLE, width
 from tensorad.autodiff.counting.products import products
 from tensorad.autodiff.counting.visits import Visits
+from tensorad.autodiff.told import returned
 from tensorad.collector import old_objects_at_rest
 from tensorad.errors import CountError
 from tensorad.ir.analysis.decisions import Decision, Record, is_listening, listening, note
@@ -25,7 +26,6 @@ from tensorad.ir.order import axes_in, sizes_in
 from tensorad.ir.tensor import Compute, Op, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
 from tensorad.simplify.formula.short_circuit import short_circuited
-from tensorad.simplify.readback.compare import returned
 
 Sizes = dict[Expr, int]
 Heard = tuple[list[Tensor], Sequence[Record]]
