@@ -64,6 +64,7 @@ def drop_unused(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tens
 def _needed(ops: Sequence[Op], results: Sequence[Tensor]) -> dict[Control, _Needed]:
     """What the results need of each operation with blocks."""
     kept = saves_of(ops)
+    told = dict.fromkeys([op.trips for op in ops if tells_trips(op)])
     read = dict.fromkeys(results)
     found: dict[Control, _Needed] = {}
     sizes: dict[Expr, None] = {}
@@ -75,7 +76,7 @@ def _needed(ops: Sequence[Op], results: Sequence[Tensor]) -> dict[Control, _Need
             if tells_trips(op) and op.trips in sizes:  # who runs as often reads the first one
                 outs = list(dict.fromkeys([0, *outs]))
             if outs or saves:
-                found[op] = _use(op, outs, saves)
+                found[op] = _use(op, outs, saves, told)
                 read.update({op.operands[k]: None for k in found[op].operands})
                 if isinstance(op, Loop) and op.count is not None:
                     read[op.count] = None
@@ -86,11 +87,13 @@ def _needed(ops: Sequence[Op], results: Sequence[Tensor]) -> dict[Control, _Need
     return found
 
 
-def _use(op: Control, outs: Sequence[int], saves: Sequence[Saved]) -> _Needed:
+def _use(
+    op: Control, outs: Sequence[int], saves: Sequence[Saved], told: Collection[Expr]
+) -> _Needed:
     # a record, or a call of a definition, which others call as well, or of Python's code
     if not op.blocks or isinstance(op, Foreign):
         return _Needed(range(len(op.names)), range(len(op.operands)), saves)
-    linked = _linked(op)
+    linked = _linked(op, told)
     if isinstance(op, Loop):
         linked_carries = [k for k in linked if k < op.carries]
         outs = sorted(live_carries(op, [*outs, *linked_carries], saves))
@@ -108,15 +111,29 @@ def _use(op: Control, outs: Sequence[int], saves: Sequence[Saved]) -> _Needed:
     return _Needed(outs, sorted(places | dict.fromkeys(linked)), saves)
 
 
-def _linked(op: Control) -> list[int]:
-    """Operands from loops that tell a size which the operation uses: it comes after them."""
-    sizes = op_sizes(op)
+def _linked(op: Control, told: Collection[Expr]) -> list[int]:
+    """Operands that come after loops which tell a size that the operation uses, as it does.
+
+    Args:
+        told: the sizes that loops tell.
+    """
+    missing = dict.fromkeys([s for s in op_sizes(op) if s in told]) if told else {}
     found = []
-    for k, t in enumerate(op.operands):
-        made = t.op.control if isinstance(t.op, Saved) else t.op
-        if tells_trips(made) and any(s is made.trips for s in sizes):
-            found.append(k)
+    for behind in (_made_by, _behind):  # a loop itself, rather than what is computed from it
+        for k, t in enumerate(op.operands if missing else ()):
+            own = [made.trips for made in behind(t) if tells_trips(made) and made.trips in missing]
+            if own:
+                found.append(k)
+                missing = {s: None for s in missing if s not in own}
     return found
+
+
+def _made_by(t: Tensor) -> list[Op]:
+    return [t.op.control if isinstance(t.op, Saved) else t.op]
+
+
+def _behind(t: Tensor) -> list[Op]:
+    return ops_between([t], ())
 
 
 def _idle(op: Control) -> list[int]:

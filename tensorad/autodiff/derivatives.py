@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, overload
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, zeros
+from tensorad.autodiff.adjoints.told import returned
 from tensorad.autodiff.checks import check_fw_mode, check_output, check_wrt
 from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.counting.cost import cost
@@ -19,7 +20,6 @@ from tensorad.autodiff.local.overrides import Override, check_override
 from tensorad.autodiff.provenance import remember
 from tensorad.autodiff.reverse import vjp
 from tensorad.autodiff.row_by_row import goes_one_by_one, jacobian_by_rows
-from tensorad.autodiff.told import returned
 from tensorad.errors import GradError, ShapeError
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.arrays.elementwise import compute_axes

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, variable, whole
 from tensorad.autodiff.adjoints.inlining import Uses, may_inline
+from tensorad.autodiff.adjoints.told import returned
 from tensorad.autodiff.checks import (
     as_direction,
     check_fw_mode,
@@ -38,7 +39,6 @@ from tensorad.autodiff.local.scans import tangent_scan
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
 from tensorad.autodiff.provenance import remember_along
 from tensorad.autodiff.reverse import vjp
-from tensorad.autodiff.told import returned
 from tensorad.collector import old_objects_at_rest
 from tensorad.errors import GradError
 from tensorad.ir.analysis.blocks import saves_of

@@ -12,6 +12,7 @@ from tensorad.autodiff.adjoints.overwritten import last_writers, overwrites_once
 from tensorad.autodiff.adjoints.read_back import finished
 from tensorad.autodiff.adjoints.shifts import Shifts
 from tensorad.autodiff.adjoints.switched_scans import ScanSwitch
+from tensorad.autodiff.adjoints.told import returned
 from tensorad.autodiff.adjoints.transposed import (
     behind,
     contribution,
@@ -60,7 +61,6 @@ from tensorad.autodiff.local.scan_forms import scatter_scan
 from tensorad.autodiff.local.scans import Heads as ScanHeads
 from tensorad.autodiff.local.scans import reverse_sweep
 from tensorad.autodiff.local.views import compute_terms, differentiable_inputs, view
-from tensorad.autodiff.told import returned
 from tensorad.ir.analysis.decisions import Decision, note
 from tensorad.ir.analysis.flow import flowing_components
 from tensorad.ir.arrays.elementwise import compute_axes

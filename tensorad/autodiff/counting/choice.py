@@ -10,11 +10,11 @@ from functools import partial
 from math import prod
 from typing import Final
 
+from tensorad.autodiff.adjoints.told import returned
 from tensorad.autodiff.counting.contribution_points import MOST_POINTS
 from tensorad.autodiff.counting.cost import SAMPLE, width
 from tensorad.autodiff.counting.products import products
 from tensorad.autodiff.counting.visits import Visits
-from tensorad.autodiff.told import returned
 from tensorad.collector import old_objects_at_rest
 from tensorad.errors import CountError
 from tensorad.ir.analysis.decisions import Decision, Record, is_listening, listening, note

@@ -78,3 +78,15 @@ def test_a_negative_number_is_none() -> None:
 def test_directions_without_a_function_around_them() -> None:
     found = ta.jvp(lambda x: added(x, ta.const(np.array(3))), (X,), (np.float64(2),))[1]
     assert found == 6.0
+
+
+@pytest.mark.parametrize("f", SLOPES)
+def test_directions_in_a_function(f: Callable[..., Any]) -> None:
+    first, _ = SLOPES[f]
+
+    @ta.function
+    def slope(x: Any, k: Any) -> Any:
+        return ta.jvp(lambda x: f(x, k), (x,), (ta.const(np.float64(1.0)),))[1]
+
+    for k in COUNTS:
+        assert slope(X, k) == first(X, k)
