@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tensorad.ir.analysis.blocks import (
+    block_ops,
     is_everywhere,
     op_sizes,
     ops_between,
@@ -42,7 +43,11 @@ class _Needed(NamedTuple):
 
 
 def drop_unused(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
-    """The results, computed by operations with blocks that make what is read of them alone."""
+    """The results, computed by operations with blocks that make what is read of them alone.
+
+    Where only what would go comes after the loop that tells a size, and others use the size, all
+    of a block, or of the results, stays as it is.
+    """
     known = dict.fromkeys(given)
     ops = ops_between(results, known)
     needed = _needed(ops, results)
@@ -58,13 +63,23 @@ def drop_unused(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tens
         else:
             found = dict(zip(outputs(op), outputs(new), strict=True))
         image.update({a: b for a, b in found.items() if a is not b and a not in known})
-    return [image.get(t, t) for t in results]
+    left = [image.get(t, t) for t in results]
+    return left if _tell_as_much(ops, left, known) else list(results)
+
+
+def _tell_as_much(ops: Sequence[Op], left: Sequence[Tensor], given: Collection[Tensor]) -> bool:
+    """Whether what is left of operations comes after the loops that tell its sizes."""
+    told = dict.fromkeys([op.trips for op in ops if tells_trips(op)])
+    if not told:
+        return True
+    own = ops_between(left, given)
+    there = dict.fromkeys([op.trips for op in own if tells_trips(op)])
+    return all(s in there for op in own for s in op_sizes(op) if s in told)
 
 
 def _needed(ops: Sequence[Op], results: Sequence[Tensor]) -> dict[Control, _Needed]:
     """What the results need of each operation with blocks."""
     kept = saves_of(ops)
-    told = dict.fromkeys([op.trips for op in ops if tells_trips(op)])
     read = dict.fromkeys(results)
     found: dict[Control, _Needed] = {}
     sizes: dict[Expr, None] = {}
@@ -76,7 +91,7 @@ def _needed(ops: Sequence[Op], results: Sequence[Tensor]) -> dict[Control, _Need
             if tells_trips(op) and op.trips in sizes:  # who runs as often reads the first one
                 outs = list(dict.fromkeys([0, *outs]))
             if outs or saves:
-                found[op] = _use(op, outs, saves, told)
+                found[op] = _use(op, outs, saves)
                 read.update({op.operands[k]: None for k in found[op].operands})
                 if isinstance(op, Loop) and op.count is not None:
                     read[op.count] = None
@@ -87,13 +102,12 @@ def _needed(ops: Sequence[Op], results: Sequence[Tensor]) -> dict[Control, _Need
     return found
 
 
-def _use(
-    op: Control, outs: Sequence[int], saves: Sequence[Saved], told: Collection[Expr]
-) -> _Needed:
+def _use(op: Control, outs: Sequence[int], saves: Sequence[Saved]) -> _Needed:
+    every = _Needed(range(len(op.names)), range(len(op.operands)), saves)
     # a record, or a call of a definition, which others call as well, or of Python's code
     if not op.blocks or isinstance(op, Foreign):
-        return _Needed(range(len(op.names)), range(len(op.operands)), saves)
-    linked = _linked(op, told)
+        return every
+    linked = _linked(op)
     if isinstance(op, Loop):
         linked_carries = [k for k in linked if k < op.carries]
         outs = sorted(live_carries(op, [*outs, *linked_carries], saves))
@@ -102,8 +116,10 @@ def _use(
     places: dict[int, None] = {0: None} if first else {}
     for n, block in enumerate(op.blocks):
         results = block.results if isinstance(op, Loop) and n else [block.results[k] for k in outs]
-        inner = [s.inner for s in saves if s.block == n]
-        for k in params_read(block, (*results, *inner)):
+        left = (*results, *[s.inner for s in saves if s.block == n])
+        if not _tell_as_much(block_ops(block), left, dict.fromkeys(block.params)):
+            return every
+        for k in params_read(block, left):
             skipped = op.scanned if isinstance(op, Loop) and n and k >= op.carries else 0
             places[k + first + skipped] = None
     if isinstance(op, Loop):
@@ -111,29 +127,15 @@ def _use(
     return _Needed(outs, sorted(places | dict.fromkeys(linked)), saves)
 
 
-def _linked(op: Control, told: Collection[Expr]) -> list[int]:
-    """Operands that come after loops which tell a size that the operation uses, as it does.
-
-    Args:
-        told: the sizes that loops tell.
-    """
-    missing = dict.fromkeys([s for s in op_sizes(op) if s in told]) if told else {}
+def _linked(op: Control) -> list[int]:
+    """Operands from loops that tell a size which the operation uses: it comes after them."""
+    sizes = op_sizes(op)
     found = []
-    for behind in (_made_by, _behind):  # a loop itself, rather than what is computed from it
-        for k, t in enumerate(op.operands if missing else ()):
-            own = [made.trips for made in behind(t) if tells_trips(made) and made.trips in missing]
-            if own:
-                found.append(k)
-                missing = {s: None for s in missing if s not in own}
+    for k, t in enumerate(op.operands):
+        made = t.op.control if isinstance(t.op, Saved) else t.op
+        if tells_trips(made) and any(s is made.trips for s in sizes):
+            found.append(k)
     return found
-
-
-def _made_by(t: Tensor) -> list[Op]:
-    return [t.op.control if isinstance(t.op, Saved) else t.op]
-
-
-def _behind(t: Tensor) -> list[Op]:
-    return ops_between([t], ())
 
 
 def _idle(op: Control) -> list[int]:

@@ -151,22 +151,7 @@ def check_closed(program: Program) -> None:
             where=shown,
             hint=f"make it an argument of {program.name}, or use an array in its place.",
         )
-    found = free_size(program.results, program.parameters)
-    if found is not None:
-        op, size = found
-        where = f"{outputs(op)[0].name} at {getattr(op, 'source', '')}"
-        if size.extent is None:
-            raise DefinitionError(
-                f"{program.name} uses how many iterations a loop has, {size.label}, an extent of "
-                "its rows, but nothing else of the loop, which does not run then.",
-                where=where,
-                hint="count them by a carry of the loop, or compute with the number it was given.",
-            )
-        raise DefinitionError(
-            f"{program.name} uses {size.label}, the counter of a loop, outside of the loop.",
-            where=where,
-            hint="return what is needed from the loop: as a carry, or as y of a scan.",
-        )
+    _check_sizes(program)
     for t, path in zip(program.results, program.paths, strict=True):
         if data_of(t) is not None:
             raise DefinitionError(
@@ -188,6 +173,25 @@ def check_closed(program: Program) -> None:
                 hint="return what is computed of all rows, such as their sum; or let an extent, "
                 "of xs or another argument, tell how many there are.",
             )
+
+
+def _check_sizes(program: Program) -> None:
+    found = free_size(program.results, program.parameters)
+    if found is not None:
+        op, size = found
+        where = f"{outputs(op)[0].name} at {getattr(op, 'source', '')}"
+        if size.extent is None:
+            raise DefinitionError(
+                f"{program.name} uses how many iterations a loop has, {size.label}, an extent of "
+                "its rows, but nothing else of the loop, which does not run then.",
+                where=where,
+                hint="count them by a carry of the loop, or compute with the number it was given.",
+            )
+        raise DefinitionError(
+            f"{program.name} uses {size.label}, the counter of a loop, outside of the loop.",
+            where=where,
+            hint="return what is needed from the loop: as a carry, or as y of a scan.",
+        )
 
 
 def check_no_references(program: Program) -> None:

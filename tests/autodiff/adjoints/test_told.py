@@ -9,6 +9,12 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from tensorad.autodiff.adjoints.told import returned
+from tensorad.ir.analysis.blocks import ops_between, tells_trips
+from tensorad.ir.arrays.elementwise import formula
+from tensorad.ir.dtypes import FLOAT64
+from tensorad.ir.expr import cast
+from tensorad.ir.tensor import Tensor
 
 
 def powers(k: Any) -> Any:
@@ -90,3 +96,17 @@ def test_directions_in_a_function(f: Callable[..., Any]) -> None:
 
     for k in COUNTS:
         assert slope(X, k) == first(X, k)
+
+
+def test_a_formula_of_a_size_comes_after_what_tells_it() -> None:
+    program = ta.function(lambda k: powers(k).sum()).trace(np.int64(3))
+    ops = ops_between(program.results, program.parameters)
+    (loop,) = [op for op in ops if tells_trips(op)]
+    alone = formula("n", (), cast(loop.trips, FLOAT64), "")
+    assert not any(tells_trips(op) for op in ops_between([alone], ()))
+    (found,) = returned([alone], [alone], ops)
+    assert [op.trips for op in ops_between([found], ()) if tells_trips(op)] == [loop.trips]
+    (k,) = program.parameters
+    assert ta.interpret([found], {k: np.int64(3)}) == [3.0]
+    (same,) = returned(program.results, program.results, ops)
+    assert isinstance(same, Tensor) and same is program.results[0]
