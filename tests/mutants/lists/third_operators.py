@@ -21,11 +21,6 @@ MISTAKES: Final[list[Mistake]] = [
         ONNX,
         [
             (
-                "third: a backward slice to before the axis keeps its end",
-                "past = step < 0 and end < -extent",
-                "past = step < 0 and end < -extent - 1",
-            ),
-            (
                 "third: parts of a split are as large as can be, none smaller",
                 "parts = [max(0, min(each, extent - each * n)) for n in range(count)]",
                 "parts = [min(each, extent - each * n) for n in range(count)]",
