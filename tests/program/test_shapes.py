@@ -32,6 +32,23 @@ def test_extents_that_differ_become_sizes() -> None:
     assert "matmul" in str(f.lower(x, w))
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(2, 9), (9, 2)])
+def test_extents_that_were_equal_may_differ_later_either_way(rows: int, columns: int) -> None:
+    traces: list[object] = []
+
+    @ta.function
+    def f(x: Any, y: Any) -> Any:
+        traces.append(x.shape)
+        return x.sum(), y * y
+
+    unequal = [(rows, columns), (rows + 1, columns + 1), (columns, rows), (rows + 2, columns)]
+    for n, m in ((3, 3), (5, 5), *unequal, (4, 4)):
+        x, y = np.arange(n) + 0.5, np.arange(m) - 1.5
+        total, squares = f(x, y)
+        assert total == x.sum() and np.array_equal(squares, y * y)
+    assert len(traces) == 3  # numbers, one size, two sizes
+
+
 def test_what_a_function_does_with_a_shape_does_not_depend_on_earlier_ones() -> None:
     cases: list[Callable[[Any], Any]] = [lambda x: x[:3], lambda x: x[1:-1], lambda x: x[-3:-1] * 2]
     for f in cases:

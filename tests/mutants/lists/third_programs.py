@@ -103,6 +103,7 @@ MISTAKES: Final[list[Mistake]] = [
                 "third: known calls do not tell how many are by position",
                 "key = (len(args), names, *found[0])",
                 "key = (names, *found[0])",
+                "the rest of the key is taken apart in one way only, so it tells how many values there are, and less the names these are the ones by position",
             ),
             ("third: None and a text are told alike", "key.append(at)\n", "key.append(None)\n"),
         ],
