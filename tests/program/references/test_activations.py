@@ -11,7 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad.errors import DefinitionError
 from tensorad.language import check, interpret, parse
-from tests.program.references.test_recursion import Python
+from tests.random.whole.plain import Plain
 
 Make = Callable[[Any], Callable[[Any, Any], Any]]
 X, H = 0.7, 1e-6
@@ -234,7 +234,7 @@ GIVEN: list[Make] = [
 ]  # fmt: skip
 
 
-class Plain(Python):
+class PlainPairs(Plain):
     def pair(self, a: Any, b: Any) -> Any:
         return (a, b)
 
@@ -260,7 +260,7 @@ def differences(f: Callable[[float], float]) -> float:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", OWN)
 def test_data_tell_the_depth(make: Make) -> None:
-    plain = make(Plain())
+    plain = make(PlainPairs())
     f = ta.function(make(Traced()))
     for n in DEPTHS:
         at = n, np.float64(X)
@@ -274,7 +274,7 @@ def test_data_tell_the_depth(make: Make) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", OWN + GIVEN)
 def test_a_known_depth(make: Make) -> None:
-    plain = make(Plain())
+    plain = make(PlainPairs())
     f = ta.function(make(Traced()))
     for n in DEPTHS:
         known = ta.partial_eval(f, static={"n": n})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,49 +10,12 @@ import pytest
 import tensorad as ta
 from tensorad.ir.analysis.blocks import inner_ops, ops_between
 from tensorad.ir.records import Recursion
-
-X = np.float64(0.3)
-Make = Callable[[Any], Callable[[Any, Any], Any]]
-
-
-class Place:
-    """A reference in plain Python."""
-
-    def __init__(self, value: Any, name: str = "") -> None:
-        self.value = value
-
-    def get(self) -> Any:
-        return self.value
-
-    def set(self, value: Any) -> None:
-        self.value = value
-
-    def add(self, value: Any) -> None:
-        self.value = self.value + value
-
-    def mul(self, value: Any) -> None:
-        self.value = self.value * value
-
-
-class Python:
-    """What the programs stand on, in plain Python."""
-
-    ref = Place
-    sin = staticmethod(np.sin)
-
-    def function(self, f: Any = None, **options: Any) -> Any:
-        return (lambda g: g) if f is None else f
-
-    def fn(self, f: Any) -> Any:
-        return f
-
-    def cond(self, c: Any, then: Any, orelse: Any) -> Any:
-        return then() if c else orelse()
-
-    def for_loop(self, low: Any, high: Any, body: Any, carry: Any) -> Any:
-        for i in range(low, high):
-            carry = body(i, carry)
-        return carry
+from tests.support.programs.beside_python import (
+    Make,
+    X,
+    check_first_order,
+    check_second_order,
+)
 
 
 def read_and_written(k: Any) -> Any:
@@ -227,48 +189,15 @@ PROGRAMS: list[Make] = [
 ]  # fmt: skip
 
 
-TIMES = (0, 1, 4)
-
-
 @pytest.mark.parametrize("make", PROGRAMS)
 def test_as_in_python(make: Make) -> None:
-    """Values, the number of writes, and both modes beside differences."""
-    plain, own = make(Python()), make(ta)
-    f = ta.function(own)
-
-    def slope(x: Any, n: Any) -> Any:
-        return ta.jvp(lambda x: own(x, n)[0], (x,), (np.float64(1.0),))[1]
-
-    grad, along = ta.grad(lambda x, n: own(x, n)[0]), ta.function(slope)
-    for n in TIMES:
-        value, count = f(X, np.int64(n))
-        wanted, written = plain(X, n)
-        np.testing.assert_allclose(value, wanted, rtol=1e-12)
-        assert count == written
-        np.testing.assert_allclose(ta.interpret(f, X, np.int64(n))[0], wanted, rtol=1e-12)
-        ahead, behind = [plain(X + h, n)[0] for h in (1e-6, -1e-6)]
-        first = grad(X, np.int64(n))
-        np.testing.assert_allclose(first, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-7)
-        np.testing.assert_allclose(along(X, np.int64(n)), first, rtol=1e-10, atol=1e-12)
+    check_first_order(make)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", PROGRAMS)
 def test_second_derivatives(make: Make) -> None:
-    plain, own = make(Python()), make(ta)
-
-    def loss(x: Any, n: Any) -> Any:
-        return own(x, n)[0]
-
-    def slope(x: Any, n: Any) -> Any:
-        return ta.jvp(lambda x: loss(x, n), (x,), (np.float64(1.0),))[1]
-
-    twice, mixed = ta.grad(ta.grad(loss)), ta.grad(slope)
-    for n in TIMES:
-        ahead, at, behind = [plain(X + h, n)[0] for h in (1e-4, 0.0, -1e-4)]
-        second = twice(X, np.int64(n))
-        np.testing.assert_allclose(second, (ahead - 2 * at + behind) / 1e-8, rtol=1e-3, atol=1e-4)
-        np.testing.assert_allclose(mixed(X, np.int64(n)), second, rtol=1e-9, atol=1e-10)
+    check_second_order(make)
 
 
 def recursions(f: Any, *args: Any) -> list[Recursion]:

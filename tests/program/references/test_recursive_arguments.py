@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 import tensorad as ta
-from tests.program.references.test_recursion import Make, Python
-
-X = np.float64(0.3)
-TIMES = (0, 1, 4)
+from tests.random.whole.plain import Plain
+from tests.support.programs.beside_python import (
+    Make,
+    X,
+    check_first_order,
+    check_second_order,
+)
 
 
 def accumulated(k: Any) -> Any:
@@ -241,48 +244,18 @@ PROGRAMS: list[Make] = [
 
 @pytest.mark.parametrize("make", PROGRAMS)
 def test_as_in_python(make: Make) -> None:
-    """Values, the number of writes, and both modes beside differences."""
-    plain, own = make(Python()), make(ta)
-    f = ta.function(own)
-
-    def slope(x: Any, n: Any) -> Any:
-        return ta.jvp(lambda x: own(x, n)[0], (x,), (np.float64(1.0),))[1]
-
-    grad, along = ta.grad(lambda x, n: own(x, n)[0]), ta.function(slope)
-    for n in TIMES:
-        value, count = f(X, np.int64(n))
-        wanted, written = plain(X, n)
-        np.testing.assert_allclose(value, wanted, rtol=1e-12)
-        assert count == written
-        np.testing.assert_allclose(ta.interpret(f, X, np.int64(n))[0], wanted, rtol=1e-12)
-        ahead, behind = [plain(X + h, n)[0] for h in (1e-6, -1e-6)]
-        first = grad(X, np.int64(n))
-        np.testing.assert_allclose(first, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-7)
-        np.testing.assert_allclose(along(X, np.int64(n)), first, rtol=1e-10, atol=1e-12)
+    check_first_order(make)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", PROGRAMS)
 def test_second_derivatives(make: Make) -> None:
-    plain, own = make(Python()), make(ta)
-
-    def loss(x: Any, n: Any) -> Any:
-        return own(x, n)[0]
-
-    def slope(x: Any, n: Any) -> Any:
-        return ta.jvp(lambda x: loss(x, n), (x,), (np.float64(1.0),))[1]
-
-    twice, mixed = ta.grad(ta.grad(loss)), ta.grad(slope)
-    for n in TIMES:
-        ahead, at, behind = [plain(X + h, n)[0] for h in (1e-4, 0.0, -1e-4)]
-        second = twice(X, np.int64(n))
-        np.testing.assert_allclose(second, (ahead - 2 * at + behind) / 1e-8, rtol=1e-3, atol=1e-4)
-        np.testing.assert_allclose(mixed(X, np.int64(n)), second, rtol=1e-9, atol=1e-10)
+    check_second_order(make)
 
 
 def test_by_rows() -> None:
     """Each row goes as deep as it says."""
-    own, plain = exchanged(ta), exchanged(Python())
+    own, plain = exchanged(ta), exchanged(Plain())
     rows, depths = np.linspace(0.1, 0.9, 5), np.arange(5)
     values = ta.vmap(lambda x, n: own(x, n)[0])(rows, depths)
     wanted = [plain(x, n)[0] for x, n in zip(rows, depths, strict=True)]
