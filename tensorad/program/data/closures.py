@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass
 from functools import partial
+from operator import is_
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -75,34 +76,12 @@ class Closure:
             as_tensor: the tensor of a formula that reads, or that uses a counter.
         """
         self._is_field = is_field
-        self._as_tensor = as_tensor
         self._seen: dict[int, int] = {}
         self._found: dict[Tensor, int] = {}
         self.handles: dict[Handle, None] = {}
-        self.function = self._settled(function, {})
+        self.function = settled(function, as_tensor)
         self.key = self._key(self.function)
         self.tensors = tuple(self._found)
-
-    def _settled(self, value: Any, done: dict[int, Any]) -> Any:
-        """The function with tensors in the place of formulas."""
-        if not isinstance(value, FunctionType) or not value.__closure__ or id(value) in done:
-            return done.get(id(value), value)
-        done[id(value)] = value
-        cells = [self._cell(c, done) for c in value.__closure__]
-        if all(new is old for new, old in zip(cells, value.__closure__, strict=True)):
-            return value
-        made = FunctionType(
-            value.__code__, value.__globals__, value.__name__, value.__defaults__, tuple(cells)
-        )
-        made.__kwdefaults__ = value.__kwdefaults__
-        return made
-
-    def _cell(self, cell: CellType, done: dict[int, Any]) -> CellType:
-        content = _content(cell)
-        if isinstance(content, Expr):
-            return CellType(self._as_tensor(content)) if _moves(content) else cell
-        new = self._settled(content, done)
-        return cell if new is content else CellType(new)
 
     def _key(self, value: Any) -> Hashable:
         """What is equal for functions that differ in tensors alone."""
@@ -136,6 +115,70 @@ class Closure:
         if isinstance(value, own):
             return (type(value), *key)
         return (type(value), *key) if len(self._found) > before else Same(value)
+
+
+def settled(function: Any, as_tensor: Callable[[Expr], Tensor]) -> Any:
+    """The function with tensors in the place of formulas that it captures, also where these are
+    arguments by default, bound by `partial`, or in tuples and functions.
+
+    Args:
+        as_tensor: the tensor of a formula that reads, or that uses a counter.
+    """
+    return _Settling(as_tensor).value(function)
+
+
+class _Settling:
+    """Functions that capture each other are made once, and what needs no change stays."""
+
+    def __init__(self, as_tensor: Callable[[Expr], Tensor]) -> None:
+        self._as_tensor = as_tensor
+        self._done: dict[int, Any] = {}
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, Expr):
+            return self._as_tensor(value) if _moves(value) else value
+        if type(value) is tuple:
+            made = tuple([self.value(v) for v in value])
+            return value if all(map(is_, made, value)) else made
+        if not isinstance(value, (FunctionType, partial)):
+            return value
+        if id(value) not in self._done:
+            self._done[id(value)] = value  # what it is inside of itself
+            if isinstance(value, partial):
+                self._done[id(value)] = self._partial(value)
+            else:
+                self._done[id(value)] = self._function(value)
+        return self._done[id(value)]
+
+    def _function(self, f: FunctionType) -> FunctionType:
+        cells, defaults, named = f.__closure__ or (), f.__defaults__, f.__kwdefaults__
+        own = (
+            tuple([self._cell(c) for c in cells]),
+            self.value(defaults),
+            None if named is None else self._named(named),
+        )
+        if all(map(is_, own[0], cells)) and own[1] is defaults and own[2] is named:
+            return f
+        made = FunctionType(f.__code__, f.__globals__, f.__name__, own[1], own[0])
+        made.__kwdefaults__ = own[2]
+        return made
+
+    def _cell(self, cell: CellType) -> CellType:
+        content = _content(cell)
+        made = self.value(content)
+        return cell if made is content else CellType(made)
+
+    def _named(self, given: dict[str, Any]) -> dict[str, Any]:
+        made = {name: self.value(v) for name, v in given.items()}
+        return given if all(map(is_, made.values(), given.values())) else made
+
+    def _partial(self, f: partial[Any]) -> Any:
+        made = partial(self.value(f.func), *self.value(f.args), **self._named(f.keywords))
+        own, before = (made.func, *made.args), (f.func, *f.args)
+        is_same = all(map(is_, own, before)) and all(
+            map(is_, made.keywords.values(), f.keywords.values())
+        )
+        return f if is_same else made
 
 
 def _content(cell: CellType) -> Any:

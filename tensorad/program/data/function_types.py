@@ -173,7 +173,7 @@ def function_name(f: Any) -> str:
     return name
 
 
-def _as_tensor(e: Expr) -> Tensor:
+def formula_tensor(e: Expr) -> Tensor:
     return outputs(Compute("i", compute_axes(()), (e,)))[0]
 
 
@@ -252,9 +252,9 @@ def joined(values: Sequence[Any], name: str) -> list[Tensor]:
 def closure_of(value: Any) -> Closure:
     """What a function captures; one that was chosen elsewhere is captured itself."""
     if isinstance(value, Tensor):
-        return Closure(PassedOn(value), lambda t: True, _as_tensor)
+        return Closure(PassedOn(value), lambda t: True, formula_tensor)
     own = dict.fromkeys(value.fields if isinstance(value, Captures) else ())
-    return Closure(value, lambda t: t in own or is_field(t), _as_tensor)
+    return Closure(value, lambda t: t in own or is_field(t), formula_tensor)
 
 
 def inner_functions(flat: Mapping[str, Any]) -> list[str]:

@@ -12,12 +12,13 @@ from tensorad.ir.records import Field, fields_of, is_record, tag_of
 from tensorad.ir.tensor import Tensor
 from tensorad.program.branches import branched
 from tensorad.program.data import instances
-from tensorad.program.data.closures import Captures, Same
+from tensorad.program.data.closures import Captures, Same, settled
 from tensorad.program.data.function_types import (
     Chosen,
     FunctionsType,
     PassedOn,
     data_of,
+    formula_tensor,
     function_name,
     is_field,
 )
@@ -234,8 +235,10 @@ def _is_record(value: object) -> bool:
 
 
 def _leaf(value: Any, f: Field) -> Any:
-    """What is in a field, arrays and numbers as tensors."""
-    if f.dtype.is_function or (isinstance(value, Tensor) and is_record(value.dtype)):
+    """What is in a field, arrays and numbers as tensors, and formulas that functions capture."""
+    if f.dtype.is_function:
+        return settled(value, formula_tensor)
+    if isinstance(value, Tensor) and is_record(value.dtype):
         return value
     return as_tensor(value, f.name, f.dtype)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tensorad as ta
+from tensorad.errors import DefinitionError
 from tensorad.ir.tensor import Branch
+from tests.random.whole.plain import Plain
 from tests.support.programs.higher.chosen import CHOSEN
 from tests.support.programs.higher.data import listed
 from tests.support.programs.higher.kit import check
@@ -130,3 +134,83 @@ def test_functions_of_one_text_in_two_modules_are_two() -> None:
         made.append(names["scaled"])
     f = ta.function(lambda p, x: ta.cond(p, lambda: made[0], lambda: made[1])(x))
     assert (f(True, 1.0), f(False, 1.0)) == (2.0, 5.0)
+
+
+def _read(v: Any, y: Any, where: Any) -> Any:
+    return v[where] - y
+
+
+def _by_name(v: Any, i: Any) -> Any:
+    def f(y: Any, *, where: Any = i) -> Any:
+        return v[where] - y
+
+    return f
+
+
+def _in_a_tuple(v: Any, i: Any) -> Any:
+    places = 0, (i, 1)
+    return lambda y: v[places[1][0]] - y
+
+
+def _by_another(v: Any, i: Any) -> Any:
+    def where() -> Any:
+        return i
+
+    return lambda y: v[where()] - y
+
+
+COUNTERS: dict[str, Callable[[Any, Any], Any]] = {
+    "captured": lambda v, i: lambda y: v[i] - y,
+    "by default": lambda v, i: lambda y, where=i: v[where] - y,
+    "by default, by name": _by_name,
+    "bound": lambda v, i: partial(lambda where, y: v[where] - y, i),
+    "bound by name": lambda v, i: partial(_read, v, where=i),
+    "in a tuple": _in_a_tuple,
+    "by another function": _by_another,
+}
+
+
+@pytest.mark.parametrize("name", list(COUNTERS))
+def test_functions_that_data_choose_capture_counters(name: str) -> None:
+    """Each iteration's own; where values hold the functions, others of an inner loop join."""
+    make = COUNTERS[name]
+
+    def program(t: Any, x: Any, v: Any) -> Any:
+        act = t.variant("Act", Plain={}, Scaled={"f": t.Fn, "k": "float64"})
+
+        def more(j: Any, a: Any) -> Any:
+            arms = {
+                act.Plain: lambda: act.Scaled(lambda y: y * 2.0, x),
+                act.Scaled: lambda g, k: act.Scaled(lambda y: g(y) + k, x),
+            }
+            return t.match(a, arms)
+
+        def body(i: Any, total: Any) -> Any:
+            f = t.cond(x < 0.6, lambda: lambda y: y, lambda: make(v, i))
+            a = t.cond(x < 0.6, lambda: act.Plain(), lambda: act.Scaled(make(v, i), x))
+            a = t.for_loop(0, 2, more, a)
+            last = {act.Plain: lambda: x, act.Scaled: lambda g, k: g(x) * k}
+            return total + f(x) + t.match(a, last)
+
+        return t.for_loop(0, 3, body, 0.0)
+
+    def plain(x: float) -> Any:
+        return program(Plain(), x, v)
+
+    v, f = np.array([1.0, 10.0, 100.0]), ta.value_and_grad(partial(program, ta))
+    for x in (0.5, 0.7):
+        slope = (plain(x + 1e-6) - plain(x - 1e-6)) / 2e-6
+        np.testing.assert_allclose(f(np.float64(x), v), (plain(x), slope), rtol=1e-7)
+
+
+def test_counters_in_what_may_change_are_refused() -> None:
+    def program(x: Any) -> Any:
+        def body(i: Any, total: Any) -> Any:
+            places = [i]
+            f = ta.cond(total > 1.0, lambda: lambda y: x[places[0]] * y, lambda: lambda y: y)
+            return total + f(x[0])
+
+        return ta.for_loop(0, 3, body, 0.0)
+
+    with pytest.raises(DefinitionError, match="formula that belongs to a place of the program"):
+        ta.function(program)(np.ones(3))
