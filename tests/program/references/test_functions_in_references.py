@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from tests.random.whole.plain import Plain
 
 Program = Callable[..., Any]
 
@@ -233,3 +234,48 @@ def test_functions_that_data_choose_write_references() -> None:
     slope = ta.grad(lambda x: program(x)[2])(np.float64(0.75))
     above, below = [by_hand(0.75 + h)[2] for h in (1e-6, -1e-6)]
     np.testing.assert_allclose(slope, (above - below) / 2e-6, rtol=1e-8)
+
+
+def _composed(t: Any, n: Any) -> Any:
+    return t.for_loop(0, n, lambda i, g: lambda y: t.sin(g(y)) * 2.0, lambda y: y)
+
+
+def _set_inside(t: Any, r: Any, n: Any) -> None:
+    def body(i: Any, c: Any) -> Any:
+        def inner(j: Any, d: Any) -> Any:
+            r.set(_composed(t, i))
+            return d + 1
+
+        return t.for_loop(0, n, inner, c)
+
+    t.for_loop(0, 3, body, 0)
+
+
+def _set_where_carried(t: Any, r: Any, n: Any) -> None:
+    def body(i: Any, c: Any) -> Any:
+        def inner(j: Any, d: Any) -> Any:
+            d.set(_composed(t, i + j))
+            return r
+
+        return t.for_loop(0, n, inner, c)
+
+    t.for_loop(0, 3, body, r)
+
+
+@pytest.mark.parametrize("write", [_set_inside, _set_where_carried])
+def test_loops_in_loops_set_functions_that_loops_made(write: Callable[..., None]) -> None:
+    """Each round of the outer loop finds the types that the inner one had settled in the last."""
+
+    def program(t: Any, x: Any, n: Any) -> Any:
+        r = t.ref(t.sin, "r")
+        write(t, r, n)
+        return r.get()(x)
+
+    def whole(x: Any, n: Any) -> Any:
+        return program(ta, x, n)
+
+    f = ta.value_and_grad(whole)
+    for n in range(3):
+        value, above, below = [program(Plain(), 0.4 + h, n) for h in (0.0, 1e-6, -1e-6)]
+        found = f(np.float64(0.4), np.int64(n))
+        np.testing.assert_allclose(found, (value, (above - below) / 2e-6), rtol=1e-8)
