@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Final
 
-from tensorad.errors import DefinitionError, DTypeError, InternalError, ShapeError
+from tensorad.errors import DefinitionError
 from tensorad.ir.analysis.blocks import captures, inner_ops, op_sizes, ops_between, tells_trips
 from tensorad.ir.dtypes import DType
 from tensorad.ir.expr import Expr, LocalSize, Size
@@ -16,7 +16,13 @@ from tensorad.ir.order import sizes_in
 from tensorad.ir.records import Definition, Field, Recursion, recursion
 from tensorad.ir.tensor import Op, Shape, Tensor, births, dim_expr
 from tensorad.program.calling.arguments import Arguments, Extents, extents
-from tensorad.program.calling.refusals import endless, without_type
+from tensorad.program.calling.refusals import (
+    check_leaves,
+    check_structure,
+    endless,
+    ever_more_kinds,
+    without_type,
+)
 from tensorad.program.calling.resizing import Resizing
 from tensorad.program.data.function_types import FunctionsType, inner_functions, written_inside
 from tensorad.program.data.rounds import Rounds
@@ -25,13 +31,13 @@ from tensorad.program.references.frames import Frame as Part
 from tensorad.program.references.frames import check_apart, check_kept
 from tensorad.program.references.frames import frame as part
 from tensorad.program.references.slots import Slots
-from tensorad.program.sides import first_difference, side_by_side
 from tensorad.program.traces import Program, Round, traced
 from tensorad.program.trees import Flat, flatten, statics, unflatten
 from tensorad.program.values import as_tensor, dtype_of, parameters, weak
 
 _MOST_ROUNDS: Final = 64
-"""A number is promoted twice at the most, and what is captured is known a round later."""
+"""A number is promoted twice at the most, and what is captured is known a round later; functions
+are of more kinds in each round where each captures the one before, taken apart."""
 _open: Final[ContextVar[tuple[Frame, ...]]] = ContextVar("open", default=())
 """What is being written down, the outermost first."""
 
@@ -112,6 +118,7 @@ class Frame:
 
         Raises:
             DefinitionError: what a call gives cannot be known.
+            LimitError: each time there are more kinds of functions.
             ShapeError, DTypeError: a result is of another type than calls inside.
         """
         rounds = Rounds.of(self.key[0])
@@ -128,7 +135,15 @@ class Frame:
                     return program if around else self._with_values(result, program)
                 if self._is_settled(result, program, left):
                     return self._completed(program)
-        raise InternalError(f"the result of {self.name} has no type")
+        leaves = self._leaves_with_functions() if self._adds_functions else []
+        raise ever_more_kinds(self.name, leaves, _MOST_ROUNDS)
+
+    def _leaves_with_functions(self) -> list[tuple[str, FunctionsType]]:
+        """Arguments, parts of the result and of references that are functions: paths and types."""
+        found = list(zip(self.given.paths, self._dtypes, strict=True))
+        for t in (self.type, self.kept):
+            found += zip(t.flat.paths, t.dtypes, strict=True) if t is not None else ()
+        return [(path, t) for path, t in found if isinstance(t, FunctionsType)]
 
     @property
     def _functions(self) -> list[FunctionsType]:
@@ -198,12 +213,12 @@ class Frame:
         before = self.type.n_functions + self.kept.n_chosen
         result = self._opened(result)
         result, is_new = self.type.meet(result)
-        self._check_structure(result)
+        check_structure(self.name, self.type, result, self.is_declared)
         if is_new or self.type.join(result.leaves) or self.type.promote(result.leaves):
             return False
         if self.is_called and not self.kept.find(left, self.held):
             return False
-        self._check_leaves(result)
+        check_leaves(self.name, self.type, result, self.is_declared)
         self._results = self.type.tensors(result.leaves)
         self._results += self.kept.tensors(self.kept.values)
         if self.type.n_functions + self.kept.n_chosen > before or self._n_functions != [
@@ -238,42 +253,6 @@ class Frame:
             program, results=tuple(results), paths=tuple(flat.paths), structure=flat.structure,
             reads=tuple(reads),
         )  # fmt: skip
-
-    def _wanted(self) -> Flat:
-        assert self.type is not None, "what is compared is known"
-        own = self.type
-        return Flat(list(own.parameters(self.name)), own.flat.paths, own.flat.structure)
-
-    def _titles(self) -> tuple[str, str]:
-        return ("declared" if self.is_declared else "its calls", "returned")
-
-    def _check_structure(self, result: Flat) -> None:
-        wanted = self._wanted()
-        path = first_difference(wanted, result, self.name)
-        if path is not None:
-            raise DefinitionError(
-                f"{self.name} returns another structure than "
-                f"{'was declared' if self.is_declared else 'its calls of itself'}, first at "
-                f"{path}.",
-                where=side_by_side(self._titles(), wanted, result, self.name),
-                hint="return a tree of one structure in each call.",
-            )
-
-    def _check_leaves(self, result: Flat) -> None:
-        assert self.type is not None, "the structure was compared"
-        for n, value in enumerate(result.leaves):
-            if self.type.same_shape(n, value) and self.type.takes(n, value):
-                continue
-            of_shape = not self.type.same_shape(n, value)
-            kind = ShapeError if of_shape else DTypeError
-            raise kind(
-                f"{self.name} returns another {'shape' if of_shape else 'dtype'} than "
-                f"{'was declared' if self.is_declared else 'its calls of itself'} at "
-                f"{self.type.flat.paths[n]}.",
-                where=side_by_side(self._titles(), self._wanted(), result, self.name),
-                hint="a function that calls itself returns one type: "
-                + ("broadcast or reshape." if of_shape else "convert with .astype(dtype)."),
-            )
 
     def _captured(self, program: Program) -> tuple[tuple[Tensor, ...], tuple[LocalSize, ...]]:
         """What calls are given beside the arguments: what is read, what has its sizes, and the

@@ -204,7 +204,7 @@ def check_no_references(program: Program) -> None:
         raise DefinitionError(
             f"{cell.described} is a result of {program.name}.",
             where=path,
-            hint=f"a reference is no value: return what it holds, {cell.name}.get().",
+            hint=f"a reference is no value: return what it holds, {cell.reading}.",
         )
     for cell in program.references:
         raise DefinitionError(

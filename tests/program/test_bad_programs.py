@@ -43,6 +43,7 @@ PARTS = (
 EVERY = [case for part in PARTS for case in part.CASES]
 ENDLESS = (
     "recursion: other_static_arguments", "recursion: python_recursion",
+    "recursion: functions_without_an_end",
     "language_runs: recursion_without_an_end", "language_types: types_without_an_end",
 )  # fmt: skip
 """Cases that a limit ends after thousands of calls."""

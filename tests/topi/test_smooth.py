@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from tensorad.autodiff import jvp, vjp
 from tensorad.building import build
 from tensorad.ir.reference.interpret import interpret
 from tensorad.ir.tensor import Tensor
+from tests.support.slopes.closed_forms import FORMS
 from tests.support.smooth_cases import ELEMENTS, JOINT, LINEAR, PAIRS, WITHOUT, Case, Coordinate
 
 CASES: Final = {**ELEMENTS, **PAIRS, **JOINT}
@@ -19,6 +21,7 @@ STEPS: Final = (2.0**-10, -(2.0**-10), 2.0**-11, -(2.0**-11))
 DIFFERENCE: Final = np.array([-11 / 6, 3.0, -3 / 2, 1 / 3])
 """The slope at the first of four values one step apart, to third order."""
 
+MIXES: Final = ("reverse over reverse", "reverse over forward", "forward over reverse")
 Arrays = tuple[np.ndarray, ...]
 
 
@@ -32,12 +35,14 @@ class Derivatives:
         along: Any = dict(zip(xs, ds, strict=True))
         y = weighted(case.function(*xs))
         gradients, tangent = vjp(y, xs), jvp(y, along)
-        products, curvature = vjp(gradients, xs, list(ds)), jvp(tangent, along)
+        products = [*vjp(gradients, xs, list(ds)), *vjp(tangent, xs)]
+        products += [jvp(g, along) for g in gradients]
         self.count = len(xs)
-        self.call = build([y, *gradients, tangent, *products, curvature], [*xs, *ds])
+        self.call = build([y, *gradients, tangent, *products, jvp(tangent, along)], [*xs, *ds])
 
     def at(self, x: Arrays, d: Arrays) -> tuple[np.ndarray, np.ndarray]:
-        """(the value and the gradient; the slope along d, the Hessian times d, d times that)."""
+        """The value and the gradient; and the slope along d, the Hessian times d by reverse mode
+        over reverse, over forward, and by forward over reverse, d times that by forward mode."""
         results = [np.ravel(r) for r in self.call(*x, *d)]
         n = self.count + 1
         return np.concatenate(results[:n]), np.concatenate(results[n:])
@@ -97,7 +102,8 @@ def compare(f: Derivatives, x: Arrays, source: int, position: int) -> int | None
     assert agree(np.array([gradient[n], tangent]), first[0]), "first derivative"
     if not agree(second):
         return 2
-    assert agree(np.array(product), second[0]), "second derivative, reverse mode"
+    for way, own in zip(MIXES, np.split(np.array(product), len(MIXES)), strict=True):
+        assert agree(own, second[0]), f"second derivative, {way}"
     assert agree(curvature, second[0][n]), "second derivative, forward mode"
     return 0
 
@@ -171,6 +177,52 @@ def test_derivatives_are_numbers_far_from_zero(name: str, dtype: str) -> None:
     value, *slopes = build([y, first, second], [x])(at)
     for slope in slopes:
         assert np.isfinite(slope[np.isfinite(value)]).all(), (at, value, slope)
+
+
+AT: Final = (0.0, 40.0, -40.0, 700.0, -700.0)
+DOMAINS: Final[dict[str, Sequence[float]]] = {
+    **dict.fromkeys(("asin", "acos", "atanh", "erfinv"), (0.0,)),
+    **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "acosh", "power 2.5"), (40.0, 700.0)),
+    **dict.fromkeys(("lgamma", "digamma", "trigamma"), (40.0, 700.0)),
+    **dict.fromkeys(("cbrt", "power -1", "power -2.0"), AT[1:]),
+    "log1p": (0.0, 40.0, 700.0),
+}
+"""Points of `AT` where a function has derivatives, if not at all."""
+BY_VALUE: Final = (
+    "tanh", "sigmoid", "silu", "softplus", "log_sigmoid", "mish", "softplus, beta 2",
+)  # fmt: skip
+"""What is differentiated by the value, as y * (1 - y): next to 1, to the precision of 1."""
+
+
+def smooth(name: str, order: int, points: np.ndarray) -> np.ndarray:
+    """Where that derivative exists, of points of `AT`."""
+    (line,) = ELEMENTS[name].points[0]
+    rough = [r for r in ELEMENTS[name].rough if r.order <= order]
+    kinks = {line[position] for r in rough for _, _, position in r.where}
+    return (points != 0.0) | (0.0 not in kinks)
+
+
+@pytest.mark.sampled(15)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_derivatives_are_those_of_closed_forms(name: str, dtype: str) -> None:
+    """At zero and where exponentials overflow, in both modes and all mixes of two."""
+    at = np.resize(DOMAINS.get(name, AT), 14).astype(dtype)
+    x = te.placeholder(at.shape, dtype, name="x")
+    y = ELEMENTS[name].function(x)
+    (gradient,), tangent = vjp(y, [x], 1.0), jvp(y, {x: 1.0})
+    second = [*vjp(gradient, [x], 1.0), *vjp(tangent, [x], 1.0)]
+    second += [jvp(gradient, {x: 1.0}), jvp(tangent, {x: 1.0})]
+    found = build([gradient, tangent, *second], [x])(at)
+    with np.errstate(over="ignore", under="ignore"):
+        exact = [f(at.astype(np.longdouble)).astype(dtype) for f in FORMS[name]]
+    rtol, atol = (1e-12, 1e-300) if dtype == "float64" else (2e-5, 1e-37)
+    atol = 4 * np.finfo(dtype).eps if name in BY_VALUE else atol
+    for n, own in enumerate(found):
+        order = 1 + (n > 1)
+        here = smooth(name, order, at)
+        wanted = exact[order - 1][here]
+        np.testing.assert_allclose(own[here], wanted, rtol, atol, err_msg=f"{n}: {at[here]}")
 
 
 @pytest.mark.parametrize("gamma", [0.5, 1.5, 2.0, 2.5])

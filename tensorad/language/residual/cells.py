@@ -22,6 +22,10 @@ class TracedCell(frames.Cell, Cell):
         frames.Cell.__init__(self, name, f"line {line}", held)
         self.line = line
 
+    @property
+    def reading(self) -> str:
+        return f"read({self.name})"
+
 
 class State(NamedTuple):
     """What references hold, and what was counted so far."""

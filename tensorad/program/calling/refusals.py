@@ -1,4 +1,5 @@
-"""What is said of functions that call themselves in ways that have no end, or no sizes."""
+"""What is said of functions that call themselves without end, without sizes, or with results of
+several types."""
 
 from __future__ import annotations
 
@@ -8,11 +9,21 @@ from os.path import basename
 from types import CodeType
 from typing import Final
 
-from tensorad.errors import DefinitionError, LimitError, NoValueError, UserError
+from tensorad.errors import (
+    DefinitionError,
+    DTypeError,
+    InternalError,
+    LimitError,
+    NoValueError,
+    ShapeError,
+    UserError,
+)
 from tensorad.ir.source import is_own
 from tensorad.program.calling.arguments import Arguments, extents
+from tensorad.program.data.function_types import FunctionsType
+from tensorad.program.leaf_types import LeafTypes
 from tensorad.program.references.frames import Cell
-from tensorad.program.sides import side_by_side
+from tensorad.program.sides import first_difference, side_by_side
 from tensorad.program.trees import Branching, Flat, statics
 
 MOST_OPEN: Final = 500
@@ -131,4 +142,73 @@ def without_type(name: str, paths: Sequence[str]) -> DefinitionError:
         hint="let a branch of ta.cond, ta.switch or ta.match return without calling it, or "
         "say what it returns: ta.function(returns=...) takes an example, or a function of the "
         "arguments.",
+    )
+
+
+def check_structure(name: str, own: LeafTypes, result: Flat, is_declared: bool) -> None:
+    """A function that calls itself returns the structure that its calls have, or that was declared.
+
+    Raises:
+        DefinitionError: another one.
+    """
+    wanted = _wanted(name, own)
+    path = first_difference(wanted, result, name)
+    if path is not None:
+        raise DefinitionError(
+            f"{name} returns another structure than {_source(is_declared)}, first at {path}.",
+            where=side_by_side(_titles(is_declared), wanted, result, name),
+            hint="return a tree of one structure in each call.",
+        )
+
+
+def check_leaves(name: str, own: LeafTypes, result: Flat, is_declared: bool) -> None:
+    """The same, of shapes and dtypes.
+
+    Raises:
+        ShapeError, DTypeError: another one.
+    """
+    for n, value in enumerate(result.leaves):
+        if own.same_shape(n, value) and own.takes(n, value):
+            continue
+        of_shape = not own.same_shape(n, value)
+        kind = ShapeError if of_shape else DTypeError
+        raise kind(
+            f"{name} returns another {'shape' if of_shape else 'dtype'} than "
+            f"{_source(is_declared)} at {own.flat.paths[n]}.",
+            where=side_by_side(_titles(is_declared), _wanted(name, own), result, name),
+            hint="a function that calls itself returns one type: "
+            + ("broadcast or reshape." if of_shape else "convert with .astype(dtype)."),
+        )
+
+
+def _wanted(name: str, own: LeafTypes) -> Flat:
+    return Flat(list(own.parameters(name)), own.flat.paths, own.flat.structure)
+
+
+def _source(is_declared: bool) -> str:
+    return "was declared" if is_declared else "its calls of itself"
+
+
+def _titles(is_declared: bool) -> tuple[str, str]:
+    return ("declared" if is_declared else "its calls", "returned")
+
+
+def ever_more_kinds(
+    name: str, leaves: Sequence[tuple[str, FunctionsType]], rounds: int
+) -> LimitError | InternalError:
+    """What to say where each time that a function is written down finds other functions.
+
+    Args:
+        leaves: what its calls are given, and give, that are functions: paths and types.
+        rounds: how often that was.
+    """
+    if not leaves:
+        return InternalError(f"the result of {name} has no type")
+    most = max([len(t.chosen) for _, t in leaves])
+    return LimitError(
+        f"{name} calls itself, and functions that its calls are given, or give, are of more kinds "
+        f"each time that it is written down, {rounds} times so far.",
+        where=", ".join(dict.fromkeys([path for path, t in leaves if len(t.chosen) == most])),
+        hint="let a function, or a value with functions in it, have the one of the call around in "
+        "it as it is given, not as parts of parts of it; and let numbers that differ be tensors.",
     )

@@ -61,6 +61,11 @@ class Cell(Handle):
         """ "the reference r made at model.py:12"."""
         return f"the reference {self.name} made at {self.source}"
 
+    @property
+    def reading(self) -> str:
+        """What a program writes to read it."""
+        return f"{self.name}.get()"
+
     def read(self) -> Held:
         """What it holds here; see `read`."""
         return read(self)
@@ -270,7 +275,7 @@ def check_kept(parts: Sequence[tuple[Structure, str]], what: str, owner: str) ->
                 raise DefinitionError(
                     f"{cell.described} is a part of the {what} of {owner}, which made it.",
                     where=at,
-                    hint=f"return what it holds: {cell.name}.get().",
+                    hint=f"return what it holds: {cell.reading}.",
                 )
 
 
@@ -293,6 +298,6 @@ def check_apart(types: Iterable[DType], own: Frame, name: str) -> None:
                 f"{name} calls itself, and each call makes {cell.described} anew, which a function "
                 "uses that other calls get.",
                 where=f"{f.name}, a function that calls of {name} are given, or give",
-                hint=f"let the function use what the reference holds, value = {cell.name}.get(), "
+                hint=f"let the function use what the reference holds, value = {cell.reading}, "
                 f"and return what it would write; or make the reference outside of {name}.",
             )

@@ -142,6 +142,29 @@ def reference_as_a_result() -> object:
 
 @refused(
     errors.DefinitionError,
+    "f calls itself, and each call makes the reference own made at line 3 anew, which a function "
+    "uses that other calls get.",
+    "  in: line 10: t12 = f(n)",
+    "  hint: let the function use what the reference holds, value = read(own), and return what it "
+    "would write; or make the reference outside of f.",
+)
+def function_over_a_reference_of_another_call() -> object:
+    text = """def g(n) {
+  f = fn (n) {
+    own = ref(2.0)
+    if n == 0 { fn (v) { v } } else {
+      h = f(n - 1)
+      fn (v) { own := read(own) * 2.0
+        h(v) * read(own) }
+    }
+  }
+  f(n)(1.0)
+}"""
+    return parse(text)["g"](np.int64(3))
+
+
+@refused(
+    errors.DefinitionError,
     "walk calls itself before it is known what it returns.",
     "  in: line 2: t6 = walk(x)",
     "  hint: let a branch of ta.cond, ta.switch or ta.match return without calling it, or say "

@@ -13,6 +13,7 @@ from tests.support.refusals import Refusals
 CASES = Refusals()
 V = np.float64(2.0)
 N = np.int64(3)
+Chain: Any = ta.variant("Chain", End={}, Link={"rest": "Chain", "f": ta.Fn})
 
 
 def run(f: Any, *args: Any) -> Any:
@@ -112,6 +113,29 @@ def other_functions() -> None:
         return ta.cond(x > 9, lambda: x, lambda: f(twice, g(x)))
 
     f(half, V)
+
+
+@CASES.refused(
+    LimitError,
+    "f calls itself, and functions that its calls are given, or give, are of more kinds each time "
+    "that it is written down, 64 times so far.",
+    "  in: a",
+    "  hint: let a function, or a value with functions in it, have the one of the call around in "
+    "it as it is given, not as parts of parts of it; and let numbers that differ be tensors.",
+)
+def functions_without_an_end() -> None:
+    @ta.function
+    def f(a: Any, x: Any, n: Any) -> Any:
+        def link(rest: Any, g: Any) -> Any:
+            return Chain.Link(Chain.Link(rest, g), lambda t: g(t) + x)
+
+        def more() -> Any:
+            after = ta.match(a, lambda: Chain.Link(Chain.End(), half), link)
+            return f(ta.fn(after), x, n - 1)
+
+        return ta.cond(n > 0, more, lambda: ta.match(a, lambda: x, lambda rest, g: g(x)))
+
+    ta.function(lambda x, n: f(ta.fn(Chain.End()), x, n))(V, N)
 
 
 @CASES.refused(

@@ -1,0 +1,1 @@
+"""Derivatives of scalar functions in closed form."""
