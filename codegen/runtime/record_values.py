@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -111,8 +111,8 @@ def _type_of(value: object) -> RecordType | None:
 def encoded(values: Array, sizes: Mapping[Expr, int], limit: int) -> Encoded:
     """Records, and all that they are made of, in native memory: each once.
 
-    The memory of a single record that cannot change is kept as long as the record: where fields
-    have arrays, all are read-only and own their elements.
+    The memory of a single value that is made of numbers and values alone is kept as long as it:
+    arrays may be written to, read-only ones through views that were there before.
 
     Raises:
         ShapeError, DTypeError: a value is none of its field. BindError: one is a part of itself.
@@ -120,22 +120,23 @@ def encoded(values: Array, sizes: Mapping[Expr, int], limit: int) -> Encoded:
     """
     root = values.item() if values.ndim == 0 else None
     known = None if root is None else _kept.get(root)
-    if root is not None and known is not None and known[0] == sizes:
-        first, *others = known[1].parts
-        return known[1]._replace(parts=(first._replace(root=root), *others))
+    if known is not None:
+        first, *others = known.parts
+        return known._replace(parts=(first._replace(root=root), *others))
     encoding = _Encoding(reached(values.flat, sizes), limit)
     made = encoding.run(values)
     if root is not None and encoding.is_fixed:
         first, *others = made.parts
         alone = first._replace(records=(None, *first.records[1:]))
-        _kept[root] = (dict(sizes), made._replace(parts=(alone, *others)))
+        _kept[root] = made._replace(parts=(alone, *others))
     return made
 
 
-_kept: WeakKeyDictionary[Record | Value, tuple[dict[Expr, int], Encoded]] = memo(
-    WeakKeyDictionary()
-)
-"""By root, which what is kept of it does not hold."""
+_kept: WeakKeyDictionary[Record | Value, Encoded] = memo(WeakKeyDictionary())
+"""By root, which what is kept of it does not hold. Where there are no arrays, sizes have no say."""
+
+_FIXED: Final = (int, float, np.generic, Value)
+"""What stays what it is."""
 
 
 class _Encoding:
@@ -196,6 +197,7 @@ class _Encoding:
         inner: list[Sequence[Any]] = []
         handles: list[Slot] = []
         for slot, values in zip(kind.slots, rows.columns(), strict=True):
+            self.is_fixed &= all(issubclass(c, _FIXED) for c in set(map(type, values)))
             if 0 in slot.shape:
                 continue
             if slot.has_records:
@@ -219,8 +221,6 @@ class _Encoding:
         Raises:
             ShapeError, DTypeError: a value is none of the field.
         """
-        if any(issubclass(c, np.ndarray) for c in set(map(type, values))):
-            self.is_fixed = self.is_fixed and all(map(_is_fixed, values))
         if not are_values or slot.shape:
             return _together(variant, slot, values)
         found = np.array(values, slot.dtype)  # each was looked at when it was made
@@ -245,13 +245,6 @@ def _children(
         if dtype is not slot.field.dtype:
             raise _unfit(variant, slot.field, f"a value of {dtype}")
     return children
-
-
-def _is_fixed(value: object) -> bool:
-    """Whether a number, or an array, stays what it is."""
-    if not isinstance(value, np.ndarray):
-        return True
-    return not value.flags.writeable and value.base is None
 
 
 def _together(variant: Variant, slot: Slot, values: Sequence[Array]) -> Array:

@@ -72,3 +72,15 @@ def test_rows_of_different_lengths_are_refused() -> None:
 
     with pytest.raises(DefinitionError, match="vmap cannot map sort"):
         ta.function(ta.vmap(of_some))(X, np.array([1, 2, 3]))
+
+
+def test_functions_of_python_may_change_what_they_are_given() -> None:
+    def spent(x: Any, scale: Any) -> Any:
+        scale += 1.0
+        x *= scale
+        return x
+
+    f = ta.vmap(ta.foreign(spent, lambda x, scale: x), (0, None))
+    x, scale = np.ones((3, 2)), np.array([1.0, 4.0])
+    assert f(x, scale).tolist() == [[2.0, 5.0]] * 3
+    assert (x == 1.0).all() and scale.tolist() == [1.0, 4.0]

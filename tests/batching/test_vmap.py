@@ -222,6 +222,27 @@ def test_examples_may_be_nested() -> None:
     assert (pairs(X[:, 0], X[0]) == np.multiply.outer(X[:, 0], X[0])).all()
 
 
+def test_blocks_of_a_loop_that_is_there_twice_have_its_sizes() -> None:
+    """A call is mapped as one of which something is kept, and as another one."""
+
+    @ta.function
+    def grown(x: Any, k: Any, way: Any) -> Any:
+        _, ys = ta.scan(lambda a, _: (ta.sin(a) * x, a), x, length=k)
+        zs = ta.cond(way > 0, lambda: ys * 2.0, lambda: ys)
+        return ta.sin((zs * ys).sum()) * x
+
+    def product(x: Any, k: Any, m: Any) -> Any:
+        return grown(x, k, 1) * ta.stop_gradient(grown(x * 2.0, m, 1))
+
+    check(ta.grad(product), X[:3, 0], np.array([0, 1, 2]), np.array([3, 1, 2]), native=False)
+
+
+def test_rows_of_rows_that_go_on_are_pairs() -> None:
+    each = ta.vmap(ta.vmap(lambda a: ta.while_loop(lambda v: v < 8.0, lambda v: v * 2.0, a)))
+    rows = np.array([[1.0, 3.0, 9.0], [5.0, 7.0, 0.5]])
+    assert interpreted(each, rows).tolist() == [[8.0, 12.0, 9.0], [10.0, 14.0, 8.0]]
+
+
 def test_calls_and_their_rules() -> None:
     @ta.function
     def product(x: Any, y: Any) -> Any:

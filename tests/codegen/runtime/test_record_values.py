@@ -92,29 +92,43 @@ def test_values_that_do_not_fit_are_refused() -> None:
         encoded(handle(list_of(range(100))), {}, 2000)
 
 
-def test_read_only_records_are_kept() -> None:
-    def fixed(values: list[float]) -> Record:
-        found = list_of(values)
-        r = found
-        while r.tag:
-            r.values[0].flags.writeable = False
-            r = r.values[1].item()
-        return found
+def read_only(values: list[float]) -> Record:
+    """A list whose numbers are read-only; which records follow can be changed."""
+    found = list_of(values)
+    r = found
+    while r.tag:
+        r.values[0].flags.writeable = False
+        r = r.values[1].item()
+    return found
 
-    xs = fixed([1.0, 2.0])
+
+def test_arrays_of_records_are_read_in_each_call() -> None:
+    xs = read_only([1.0, 2.0])
     first, second = (encoded(handle(xs), {}, LIMIT) for _ in range(2))
-    assert first.memory is second.memory
+    assert first.memory is not second.memory
     assert second.parts[0].at(int(second.handles)) is xs
-    ys = list_of([1.0, 2.0])
-    assert encoded(handle(ys), {}, LIMIT).memory is not encoded(handle(ys), {}, LIMIT).memory
     inputs = given(("xs", (), List), ("w", (), FLOAT64))
     f = ta.build(recursion(total(), inputs)[0], inputs)
-    ys.values[0][...] = 5.0
-    assert f(ys, 1.0) == 7.0 and f(xs, 1.0) == 3.0
+    assert f(xs, 1.0) == 3.0
+    xs.values[1][()] = read_only([20.0, 30.0])
+    assert f(xs, 1.0) == 51.0
+    number = np.array(4.0)
+    views = [number[()], number.reshape(())]
+    number.flags.writeable = False
+    ys = Record(List, 1, (number, handle(xs)))
+    for value in (4.0, 5.0):
+        views[1][()] = value
+        assert f(ys, 1.0) == value + 51.0
+
+
+def test_records_without_arrays_are_kept() -> None:
+    nil = list_of([])
+    first, second = (encoded(handle(nil), {}, LIMIT) for _ in range(2))
+    assert first.memory is second.memory and second.parts[0].at(int(second.handles)) is nil
 
 
 def fixed_row(x: np.ndarray) -> Record:
-    """A row whose arrays are read-only."""
+    """A row whose arrays of numbers are read-only; its pair can be changed."""
     pair = np.empty(2, object)
     pair[:] = [list_of([]), list_of([])]
     k = np.array(1)
@@ -123,36 +137,32 @@ def fixed_row(x: np.ndarray) -> Record:
     return Record(Row, 0, (x, k, pair))
 
 
-def test_read_only_records_have_the_sizes_of_each_call() -> None:
+def test_records_have_the_sizes_of_each_call() -> None:
     row = fixed_row(np.array([0.5, 1.5]))
-    first, second = (encoded(handle(row), {N: 2}, LIMIT) for _ in range(2))
-    assert first.memory is second.memory
+    encoded(handle(row), {N: 2}, LIMIT)
     with pytest.raises(ShapeError, match=r"the field x of Row has the shape \(2,\), expected \(3"):
         encoded(handle(row), {N: 3}, LIMIT)
     again = encoded(handle(row), {N: 2}, LIMIT)
     assert list((ctypes.c_float * 2).from_address(int(again.handles) + 64)) == [0.5, 1.5]
 
 
-def test_read_only_views_show_what_is_written_to_their_arrays() -> None:
+@pytest.mark.parametrize("n", [0, 3])
+def test_arrays_of_records_in_a_field_are_read_in_each_call(n: int) -> None:
+    row = fixed_row(np.arange(n, dtype=np.float32))
+    for length in (0, 1):
+        row.values[2][1] = list_of([7.0] * length)
+        found = encoded(handle(row), {N: n}, LIMIT)
+        second = words(int(found.handles) + 64 + 16 * (n > 0), 3)[2]  # behind x
+        assert words(second, 1) == [length]
+
+
+def test_views_show_what_is_written_to_their_arrays() -> None:
     whole = np.array([0.5, 1.5, 2.5])
     row = fixed_row(whole[:2])
     for value in (0.5, 7.0, -1.0):
         whole[0] = value
         found = encoded(handle(row), {N: 2}, LIMIT)
         assert list((ctypes.c_float * 2).from_address(int(found.handles) + 64)) == [value, 1.5]
-    number = np.array([4.0])
-    xs = list_of([1.0, 2.0])
-    view = number.reshape(())
-    view.flags.writeable = False
-    xs.values[0].flags.writeable = False
-    tail = xs.values[1].item()
-    xs = Record(List, 1, (view, handle(tail)))
-    tail.values[0].flags.writeable = False
-    inputs = given(("xs", (), List), ("w", (), FLOAT64))
-    f = ta.build(recursion(total(), inputs)[0], inputs)
-    for value in (4.0, 5.0):
-        number[0] = value
-        assert f(xs, 1.0) == value + 2.0
 
 
 def test_arguments_are_records() -> None:

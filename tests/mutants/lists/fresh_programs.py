@@ -112,6 +112,11 @@ MISTAKES: Final[list[Mistake]] = [
                 "for b in op.blocks], tuple(differ), level.rows)",
                 "for b in op.blocks], level.rows)",
             ),
+            (
+                "blocks with the axis are taken again where sizes have others in their place",
+                "again = not kept and not any(s in level.most for s in op_sizes(op))",
+                "again = not kept",
+            ),
         ],
     ),
     *in_file(

@@ -190,14 +190,14 @@ MISTAKES: Final[list[Mistake]] = [
         RECORDS,
         [
             (
-                "third: memory of values is kept for other sizes",
-                "and known is not None and known[0] == sizes:",
-                "and known is not None:",
+                "third: arrays of records count as fixed",
+                "_FIXED: Final = (int, float, np.generic, Value)",
+                "_FIXED: Final = (int, float, np.generic, Value, np.ndarray)",
             ),
             (
-                "third: views of arrays count as fixed",
-                "return not value.flags.writeable and value.base is None",
-                "return not value.flags.writeable",
+                "third: a value is fixed if its last field is",
+                "self.is_fixed &= all(",
+                "self.is_fixed = all(",
             ),
         ],
     ),
