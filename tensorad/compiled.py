@@ -305,7 +305,8 @@ class CompiledFunction:
         ]
         layout = self._executable.layout(known, tuple([known[s] for s in self._sizes]))
         check_memory(self.name, layout, (), list(zip(self.outputs, outputs, strict=True)), None)
-        return CEntry(self.name, layout, inputs, outputs)
+        names = [t.name for t in (*self.inputs, *self.outputs)]
+        return CEntry(self.name, layout, inputs, outputs, names)
 
     def _call_slowly(
         self, arrays: Sequence[object], out: object, given: Mapping[str, object]

@@ -6,6 +6,7 @@ A call takes a frame that nobody uses, or makes one; it waits for nobody.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 from tensorad.codegen.entry.failure_ir import NOTE, RECORD
@@ -18,6 +19,7 @@ from tensorad.codegen.entry.plan_words import (
     KEPT,
     MOVED,
     MOVED_WORDS,
+    NO_ADDRESS,
     NO_FRAME,
     SCRATCH_BYTES,
     SHARES,
@@ -94,11 +96,31 @@ _kept: Final[list[link.Library]] = []
 """What other native code calls by its address."""
 
 
-def trampoline_text(plan: int) -> str:
-    """The module: @entered(addresses), of one plan."""
+def trampoline_text(plan: int, buffers: Sequence[int]) -> str:
+    """The module: @entered(addresses), of one plan.
+
+    Args:
+        buffers: the positions of those that have elements, whose addresses are looked at.
+    """
+    looks = [
+        f"""
+look{n}:
+  {loaded(f"%a{n}", "ptr", "%addresses", 8 * n)}
+  %none{n} = icmp eq ptr %a{n}, null
+  br i1 %none{n}, label %absent, label %{then}"""
+        for n, then in zip(buffers, [*[f"look{n}" for n in buffers[1:]], "run"], strict=False)
+    ]
+    missing = ", ".join([f"[{NO_ADDRESS - n}, %look{n}]" for n in buffers])
+    absent = f"""
+absent:
+  %missing = phi i64 {missing}
+  ret i64 %missing"""
     return f"""
 declare i64 @enter(ptr, ptr)
 define i64 @entered(ptr %addresses) nounwind {{
+begin:
+  br label %{f"look{buffers[0]}" if buffers else "run"}{"".join(looks)}{absent if buffers else ""}
+run:
   %plan = inttoptr i64 {plan} to ptr
   %code = call i64 @enter(ptr %plan, ptr %addresses)
   ret i64 %code

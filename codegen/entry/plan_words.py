@@ -34,3 +34,6 @@ NO_CHECK: Final = 0
 """Of the places of a step the one that belongs to none of its checks, which follow."""
 NO_FRAME: Final = -1
 """What a call returns for which the system has no memory."""
+NO_ADDRESS: Final = -2
+"""What a function of C returns where the address of its first buffer is 0, and one less for each
+further buffer."""

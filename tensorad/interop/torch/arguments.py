@@ -83,8 +83,8 @@ def fitted(operator: Operator, n: int, t: Any) -> Any:
     _check_device(operator, n, t)
     _check_dtype(operator, n, t)
     made = t.resolve_conj().resolve_neg().contiguous()
-    if made.numel() and not made.data_ptr():
-        made = torch.zeros(t.shape, dtype=t.dtype, device="cpu")  # nothing else has no memory
+    if made._is_zerotensor():
+        made = torch.zeros(t.shape, dtype=t.dtype, device="cpu")
     return made
 
 

@@ -94,6 +94,27 @@ def test_missing_and_wrong_sizes() -> None:
         f.c_entry(n=-1)
 
 
+def test_addresses_that_are_0_are_named_where_there_are_elements() -> None:
+    n = ta.size("n")
+    f = _product(n, 3)
+    inputs, outputs, expected = _given(f, 4, 3)
+    addresses = [a.ctypes.data for a in (*inputs, *outputs)]
+    entry = f.c_entry(n=4)
+    for place, name in enumerate(("X", "W", "Y", f.outputs[1].name)):
+        row = (ctypes.c_void_p * 4)(*[a * (k != place) for k, a in enumerate(addresses)])
+        error = entry.error(_FUNCTION(entry.address)(ctypes.addressof(row)))
+        assert isinstance(error, BindError)
+        assert f"with the address 0 for {name}, which has elements" in str(error)
+    with pytest.raises(BoundsError, match="no call of .* has returned the code -6"):
+        entry.error(-6)
+    row = (ctypes.c_void_p * 4)(*addresses)
+    assert _FUNCTION(entry.address)(ctypes.addressof(row)) == 0
+    np.testing.assert_array_equal(outputs[1], expected[1])
+    empty = f.c_entry(n=0)
+    row = (ctypes.c_void_p * 4)(0, addresses[1], 0, 0)
+    assert _FUNCTION(empty.address)(ctypes.addressof(row)) == 0
+
+
 def test_it_keeps_alive_what_it_needs() -> None:
     entry = _product().c_entry()
     gc.collect()

@@ -237,3 +237,17 @@ def test_a_gradient_that_is_no_array_of_the_dtype() -> None:
     other = torch.autograd.grad(y, x, torch.ones(5, 3, dtype=F64).T)[0]
     torch.testing.assert_close(own, torch.cos(x) * w.sum(0))
     torch.testing.assert_close(own, other)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_tensors_whose_storage_was_freed(place: int) -> None:
+    """Sharded modules free the storage of parameters that they do not use."""
+    f, x, w = _dense()
+    freed = (x, w)[place]
+    freed.untyped_storage().resize_(0)
+    for _ in range(2):
+        text = _text(BindError, lambda: f(x, w))
+        assert f"with the address 0 for {'XW'[place]}, which has elements." in text
+    given = [x, w]
+    given[1 - place].requires_grad_()
+    assert "with the address 0" in _text(BindError, lambda: f(*given))
