@@ -14,7 +14,7 @@ from tensorad.ir.expr import Expr, LocalSize
 from tensorad.ir.hooks import Hook
 from tensorad.ir.tensor import Block, Loop, Op, Shape, Tensor, births, format_shape, outputs
 from tensorad.program.calls import operand
-from tensorad.program.data.function_types import written_inside
+from tensorad.program.data.function_types import codes, written_inside
 from tensorad.program.data.rounds import Rounds
 from tensorad.program.leaf_types import LeafTypes
 from tensorad.program.references.frames import Cell, Frame, check_kept, frame
@@ -193,7 +193,7 @@ def _settled(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
     kinds = [t.shape[1:] for t in scanned], [t.dtype for t in scanned]
     parts = parameters(body.part_names, *kinds, f"the body of {body.where}")
     most = _MOST_ROUNDS + 3 * len(carry.own)
-    rounds, n_rounds, changes = Rounds.of(body.where), 0, False
+    rounds, n_rounds, changes, known = Rounds.of(body.where), 0, False, set[object]()
     while n_rounds <= most + 3 * len(carry.kept.slots) + carry.kept.n_opened:
         n_rounds += 1
         if changes:
@@ -203,6 +203,9 @@ def _settled(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
         start = births()
         params = carry.all_parameters()
         n_functions = carry.all_functions()
+        found = codes([*carry.dtypes, *carry.kept.dtypes])
+        n_rounds -= not found <= known  # as often as there is other code
+        known |= found
         with weak(carry.numbers(params)), tracing(), written_inside():
             with rounds.again():
                 flat, ys, written = _once(carry, params, parts)

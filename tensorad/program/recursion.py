@@ -24,7 +24,12 @@ from tensorad.program.calling.refusals import (
     without_type,
 )
 from tensorad.program.calling.resizing import Resizing
-from tensorad.program.data.function_types import FunctionsType, inner_functions, written_inside
+from tensorad.program.data.function_types import (
+    FunctionsType,
+    codes,
+    inner_functions,
+    written_inside,
+)
 from tensorad.program.data.rounds import Rounds
 from tensorad.program.leaf_types import LeafTypes, with_leaves, with_values
 from tensorad.program.references.frames import Frame as Part
@@ -36,8 +41,9 @@ from tensorad.program.trees import Flat, flatten, statics, unflatten
 from tensorad.program.values import as_tensor, dtype_of, parameters, weak
 
 _MOST_ROUNDS: Final = 64
-"""A number is promoted twice at the most, and what is captured is known a round later; functions
-are of more kinds in each round where each captures the one before, taken apart."""
+"""That find no function of other code, of which a program has so many. A number is promoted twice
+at the most, and what is captured is known a round later; functions are of more kinds in each round
+where each captures the one before, taken apart."""
 _open: Final[ContextVar[tuple[Frame, ...]]] = ContextVar("open", default=())
 """What is being written down, the outermost first."""
 
@@ -121,8 +127,8 @@ class Frame:
             LimitError: each time there are more kinds of functions.
             ShapeError, DTypeError: a result is of another type than calls inside.
         """
-        rounds = Rounds.of(self.key[0])
-        for n in range(_MOST_ROUNDS):
+        rounds, n, more, known = Rounds.of(self.key[0]), 0, _MOST_ROUNDS, set[object]()
+        while more:
             if n and not self._adds_functions:
                 rounds.forget()
             self._begin()
@@ -135,8 +141,12 @@ class Frame:
                     return program if around else self._with_values(result, program)
                 if self._is_settled(result, program, left):
                     return self._completed(program)
+            found = codes([t for _, t in self._leaves_with_functions()])
+            more -= found <= known
+            known |= found
+            n += 1
         leaves = self._leaves_with_functions() if self._adds_functions else []
-        raise ever_more_kinds(self.name, leaves, _MOST_ROUNDS)
+        raise ever_more_kinds(self.name, leaves)
 
     def _leaves_with_functions(self) -> list[tuple[str, FunctionsType]]:
         """Arguments, parts of the result and of references that are functions: paths and types."""

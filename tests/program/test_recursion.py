@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -154,3 +156,56 @@ def test_reverse_over_forward_where_calls_store_what_captured_arrays_make() -> N
     for other in every[1:]:
         for a, b in zip(every[0], other, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+Tree: Any = ta.variant("Tree", Leaf={"x": "float64"}, Node={"left": "Tree", "right": "Tree"})
+
+
+def balanced(xs: np.ndarray) -> Any:
+    row = [Tree.Leaf(x) for x in xs]
+    while len(row) > 1:
+        row = [Tree.Node(a, b) for a, b in zip(row[::2], row[1::2], strict=True)]
+    return row[0]
+
+
+def leaves_of(tree: Any) -> np.ndarray:
+    row = [tree]
+    while hasattr(row[0], "left"):
+        row = [child for node in row for child in (node.left, node.right)]
+    return np.array([leaf.x for leaf in row])
+
+
+def on_a_small_stack(run: Callable[[], Any]) -> Any:
+    """What it returns, in a thread whose stack has 256 KiB."""
+    found: list[Any] = []
+    before = threading.stack_size(1 << 18)
+    try:
+        thread = threading.Thread(target=lambda: found.append(run()))
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    return found.pop()
+
+
+@pytest.mark.parametrize("depth", [6, pytest.param(19, marks=pytest.mark.slow)])
+def test_a_tree_of_a_million_nodes(depth: int) -> None:
+    """Value, and gradients by a number and by the tree, on a bounded stack."""
+
+    @ta.function
+    def value(tree: Any, w: Any) -> Any:
+        def node(left: Any, right: Any) -> Any:
+            return value(left, w) * 0.5 + value(right, w)
+
+        return ta.match(tree, lambda x: ta.sin(x * w), node)
+
+    xs, w = np.random.default_rng(0).normal(size=1 << depth), np.float64(0.7)
+    weights = np.ones(1)
+    for _ in range(depth):
+        weights = np.concatenate([0.5 * weights, weights])
+    tree = balanced(xs)
+    run = ta.value_and_grad(value, (0, 1))
+    total, (by_tree, by_w) = on_a_small_stack(lambda: run(tree, w))
+    np.testing.assert_allclose(total, weights @ np.sin(xs * w), rtol=1e-10)
+    np.testing.assert_allclose(by_w, weights @ (xs * np.cos(xs * w)), rtol=1e-10)
+    np.testing.assert_allclose(leaves_of(by_tree), weights * w * np.cos(xs * w), rtol=1e-12)

@@ -194,20 +194,19 @@ def _titles(is_declared: bool) -> tuple[str, str]:
 
 
 def ever_more_kinds(
-    name: str, leaves: Sequence[tuple[str, FunctionsType]], rounds: int
+    name: str, leaves: Sequence[tuple[str, FunctionsType]]
 ) -> LimitError | InternalError:
     """What to say where each time that a function is written down finds other functions.
 
     Args:
         leaves: what its calls are given, and give, that are functions: paths and types.
-        rounds: how often that was.
     """
     if not leaves:
         return InternalError(f"the result of {name} has no type")
     most = max([len(t.chosen) for _, t in leaves])
     return LimitError(
         f"{name} calls itself, and functions that its calls are given, or give, are of more kinds "
-        f"each time that it is written down, {rounds} times so far.",
+        f"each time that it is written down, {most} so far.",
         where=", ".join(dict.fromkeys([path for path, t in leaves if len(t.chosen) == most])),
         hint="let a function, or a value with functions in it, have the one of the call around in "
         "it as it is given, not as parts of parts of it; and let numbers that differ be tensors.",

@@ -14,8 +14,16 @@ from tensorad.errors import DTypeError, InternalError
 from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.arrays.tracing import stand_ins
 from tensorad.ir.expr import Expr
-from tensorad.ir.records import Field, RecordType, Variant, inject
-from tensorad.ir.tensor import Compute, Placeholder, Tensor, births, outputs
+from tensorad.ir.records import Field, RecordType, Variant, fields_of, inject, tag_of
+from tensorad.ir.tensor import (
+    Block,
+    Branch,
+    Compute,
+    Placeholder,
+    Tensor,
+    births,
+    outputs,
+)
 from tensorad.program.data.closures import Captures, Closure, Handle
 
 _inside: Final[ContextVar[int | None]] = ContextVar("inside", default=None)
@@ -91,10 +99,30 @@ class FunctionsType(RecordType):
         """The record of a function; it is added to the type if it is new."""
         if isinstance(value, Tensor) and value.dtype is self:
             return value
-        return self.record(closure_of(value))
+        c = closure_of(value)
+        if isinstance(c.function, PassedOn) and c.key not in self._tags and self._takes(value):
+            return self._each_of(value)
+        return self.record(c)
 
-    def record(self, c: Closure) -> Tensor:
-        """The record of a function that was taken apart."""
+    def _takes(self, value: Tensor) -> bool:
+        """Whether functions of another type, all of which are known, are to be of this one."""
+        own = value.dtype
+        assert isinstance(own, FunctionsType), "functions have such types"
+        return not own.is_open and own.data is self.data is None
+
+    def _each_of(self, value: Tensor) -> Tensor:
+        """The record of what was chosen among the functions of another type: of this one, too."""
+        made = []
+        for n, c in enumerate(value.dtype.chosen):  # type: ignore[attr-defined]  # `_takes`
+            known = Closure(c.function, dict.fromkeys(c.tensors).__contains__, _as_tensor)
+            made.append(self.record(known, fields_of(value, n)))
+        if len(made) == 1:
+            return made[0]
+        blocks = tuple([Block((value,), (record,)) for record in made])
+        return outputs(Branch((value.name,), (tag_of(value), value), blocks))[0]
+
+    def record(self, c: Closure, fields: Sequence[Tensor] | None = None) -> Tensor:
+        """The record of a function that was taken apart; `fields` in the place of its tensors."""
         if self.chosen and data_of(c.function) is not self.data:
             raise DTypeError(
                 f"{self} is {_told(self.data)} in one place, {_told(data_of(c.function))} in "
@@ -108,7 +136,7 @@ class FunctionsType(RecordType):
             tag = self._tags[c.key] = len(self.chosen)
             self.chosen.append(self._new(c))
             self.applied = None
-        return inject(self, tag, c.tensors)
+        return inject(self, tag, c.tensors if fields is None else fields)
 
     def _new(self, c: Closure) -> Chosen:
         name = function_name(c.function)
@@ -122,6 +150,13 @@ class FunctionsType(RecordType):
 
 ANY_FUNCTION: Final = FunctionsType("function")
 """The dtype of Python functions among leaves."""
+
+
+def codes(types: Iterable[object]) -> set[object]:
+    """Functions of these types by their code alone, values by their alternative: a program has so
+    many, whatever they capture."""
+    chosen = [c.function for t in types if isinstance(t, FunctionsType) for c in t.chosen]
+    return {getattr(f, "__code__", (type(f), getattr(f, "__name__", None))) for f in chosen}
 
 
 def functions_inside(types: Iterable[FunctionsType]) -> list[Chosen]:

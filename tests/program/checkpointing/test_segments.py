@@ -192,6 +192,22 @@ def test_memory_is_kept(states: int) -> None:
     assert used.temporaries <= states * n * 8 + beside
 
 
+@pytest.mark.parametrize("way", [{"checkpoint": "sqrt"}, {"memory": 50 * 8000}])
+def test_ten_thousand_steps_take_few_states(way: dict[str, Any]) -> None:
+    """`"sqrt"`: 3 * sqrt(steps) at most; a memory, and what an iteration computes."""
+    steps, n = 10_000, 1000
+
+    def f(x: Any, **way: Any) -> Any:
+        return ta.for_loop(0, steps, lambda t, h: ta.sin(h) * 1.01, x, **way).sum()
+
+    stored, plain = ta.function(ta.grad(lambda x: f(x, **way))), ta.function(ta.grad(f))
+    x = np.linspace(0.5, 1.0, n)
+    states = stored.memory(x).temporaries / (8 * n)
+    assert states <= (300 if "checkpoint" in way else 50 + 8)
+    assert plain.memory(x).temporaries / (8 * n) >= steps
+    assert same_bits(stored(x), plain(x))
+
+
 # how often iterations run
 
 

@@ -142,3 +142,44 @@ def test_functions_of_several_calls_capture_what_each_had(name: str) -> None:
         assert float(ta.interpret(whole, *at)) == pytest.approx(plain(X, n))
         slope = (plain(X + H, n) - plain(X - H, n)) / (2 * H)
         assert float(ta.grad(f)(*at)) == pytest.approx(slope, rel=1e-6)
+
+
+def states(count: int) -> Any:
+    """The first of functions, each of other code, that give a number and the function after it."""
+    lines = [f"def g{k}(x):\n    return x + {k}.0, g{min(k + 1, count - 1)}" for k in range(count)]
+    made: dict[str, Any] = {}
+    exec("\n".join(lines), made)
+    return made["g0"]
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(70, marks=pytest.mark.slow)])
+def test_a_machine_of_states_that_are_functions(count: int) -> None:
+    """One more kind in each round, and a part of the program for each: not twice as many."""
+    first, at = states(count), np.float64(X)
+
+    @ta.function
+    def run(g: Any, x: Any, n: Any) -> Any:
+        def more() -> Any:
+            y, after = g(x)
+            return run(ta.fn(after), y, n - 1)
+
+        return ta.cond(n > 0, more, lambda: x)
+
+    def looped(x: Any, n: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            y, after = c[0](c[1])
+            return ta.fn(after), y * x
+
+        return ta.for_loop(0, n, step, (ta.fn(first), x))[1]
+
+    recursive = ta.function(lambda x, n: run(ta.fn(first), x, n))
+    for n in (0, 2, count + 3):
+        wanted = at + sum([min(k, count - 1) for k in range(n)])
+        assert recursive(at, n) == pytest.approx(wanted, rel=1e-14)
+        y = at
+        for k in range(n):
+            y = (y + min(k, count - 1)) * at
+        assert ta.function(looped)(at, n) == pytest.approx(y, rel=1e-12)
+    found = ta.grad(looped)(at, count + 3)
+    up, down = [ta.function(looped)(at + s * H, count + 3) for s in (1, -1)]
+    assert found == pytest.approx((up - down) / (2 * H), rel=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import tracemalloc
 
 import numpy as np
@@ -41,3 +42,18 @@ def grown(calls: int) -> int:
 @pytest.mark.parametrize("calls", [1_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_s004_30_recursive_closures_keep_no_memory(calls: int) -> None:
     assert grown(calls) < 10_000
+
+
+@pytest.mark.slow
+def test_s004_30_resident_size_is_constant() -> None:
+    """100,000 calls of the program and its gradient: what tracemalloc does not see, too."""
+    both = ta.value_and_grad(ta.function(parse(TEXT)["f"]))
+    x = np.float64(0.5)
+    wanted = both(x)
+    for _ in range(1_000):
+        both(x)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(100_000):
+        found = both(x)
+    assert found == wanted
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1024, "in KiB"
