@@ -40,6 +40,23 @@ def test_states_of_all_rows_are_stored_where_those_of_one_are() -> None:
     assert (one(X) == wanted[0]).all()
 
 
+def test_a_mapped_loop_tests_what_it_carries() -> None:
+    """Stacks have their places first in the test, too."""
+    x = ta.placeholder((WIDTH,), "float64", name="x")
+    xs = ta.placeholder((ROWS, WIDTH), "float64", name="xs")
+    start = (np.int64(0), x)
+    _, y = ta.while_loop(
+        lambda c: c[0] < 7, lambda c: (c[0] + 1, ta.sin(c[1])), start, memory=3 * (STATE + 8)
+    )
+    (made,) = ta.batched(y, {x: xs})
+    (loop,) = [o for o in topological_ops([made]) if isinstance(o, Loop)]
+    assert loop.replay is not None and len(loop.blocks) == 2
+    given = [t.shape for t in loop.operands]
+    assert [[p.shape for p in b.params] for b in loop.blocks] == [given, given]
+    one = ta.interpret(y, {x: X[1]})
+    np.testing.assert_allclose(ta.interpret(made, {xs: X})[1], one)
+
+
 def test_a_mapped_loop_has_its_replay() -> None:
     x = ta.placeholder((WIDTH,), "float64", name="x")
     xs = ta.placeholder((ROWS, WIDTH), "float64", name="xs")

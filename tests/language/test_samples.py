@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from tensorad.errors import ShapeError
 from tensorad.ir.reference.verify import verify
 from tensorad.language import check, interpret, parse, without_dead_code
 from tests.support.language.programs import SAMPLES
@@ -31,6 +32,36 @@ def test_evaluated_as_interpreted(name: str) -> None:
     ):
         for a, b in zip(leaves(wanted.result), leaves(found), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_writes_that_the_next_iteration_reads_stay() -> None:
+    program = parse(
+        "def f(x, n) {\n r = ref(x)\n loop i in [0, n) carry (s = x) {\n  v = read(r)\n"
+        "  r := v * 2.0\n  s + v\n }\n}"
+    )
+    args = np.float64(0.5), np.int64(4)
+    for one in (program, without_dead_code(program)):
+        assert interpret(one, "f", *args).result == 8.0
+    assert program["f"](*args) == 8.0
+
+
+def test_a_call_is_checked_with_what_references_hold_then() -> None:
+    text = (
+        "def get(r) { read(r) }\ndef f(x : float64[3], y : float64[4]) {\n"
+        " r = ref(fn (v) { v })\n a = get(r)(x)\n r := fn (v) { v + %s }\n a + get(r)(x)\n}"
+    )
+    check(parse(text % "x"))
+    with pytest.raises(ShapeError):
+        check(parse(text % "y"))
+
+
+def test_functions_of_one_text_differ_by_what_they_capture() -> None:
+    program = parse(
+        "def make(a) { fn (v) { v * a } }\ndef f(x, c) {\n"
+        " g = if c > 0.0 { make(x) } else { make(x + 2.0) }\n g(x)\n}"
+    )
+    f = ta.function(program["f"])
+    assert [f(np.float64(3.0), np.float64(c)) for c in (1.0, -1.0)] == [9.0, 15.0]
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,14 @@ def test_rotary_embedding(interleaved: bool) -> None:
     expect(nn.rotary_embedding(x, c, s, None, interleaved), {x: xs, c: cs, s: ss}, expected)
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_what_a_rotary_embedding_does_not_turn_stays(interleaved: bool) -> None:
+    (x, xs), (c, cs), (s, ss) = tensor(1, 2, 3, 5), tensor(1, 3, 1, name="C"), tensor(1, 3, 1)
+    y = nn.rotary_embedding(x, c, s, None, interleaved, dimension=2)
+    expected = rotated(xs, cs[:, None], ss[:, None], interleaved)
+    np.testing.assert_allclose(interpret(y, {x: xs, c: cs, s: ss}), expected)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_rotary_embedding_of_a_part_at_positions(interleaved: bool) -> None:
@@ -311,6 +319,16 @@ def an_odd_dimension() -> None:
 )
 def angles_of_more_pairs() -> None:
     nn.rotary_embedding(HEADS, ANGLES, ANGLES, dimension=2)
+
+
+@CASES.refused(
+    ShapeError,
+    "rnn_cell: the batches of X and A differ: 2 and 3.",
+    "  hint: change the shape of one of them.",
+)
+def a_state_of_another_batch() -> None:
+    states, weights = te.placeholder((3, 4), name="A"), te.placeholder((4, 4), name="W")
+    nn.rnn_cell(X, states, te.placeholder((4, 6), name="V"), weights, te.placeholder((4,)))
 
 
 @CASES.refused(DefinitionError, "softplus: beta must be positive, got 0.", "  hint: use beta=1.")

@@ -52,6 +52,21 @@ def test_quotients_of_sizes_go_towards_0(operator: str, divisor: int) -> None:
         check(g.model(), {"x": np.zeros((n, 3), np.float32)})
 
 
+@pytest.mark.parametrize("step", [3, -3])
+def test_the_last_step_along_a_size_need_not_be_whole(step: int) -> None:
+    g = Graph()
+    x = g.input("x", ("n", 3))
+    size = g.op("Gather", g.op("Shape", x), g.fixed(0))
+    ends = [g.fixed(0), size] if step > 0 else [size, g.fixed(0)]
+    numbers = g.op("Range", *ends, g.fixed(step))
+    slices = [np.array([k]) for k in ((0, 2**31) if step > 0 else (-1, -(2**31)))]
+    told = [g.fixed(v) for v in (*slices, np.array([0]), np.array([step]))]
+    g.output(numbers, "int64")
+    g.output(g.op("Slice", x, *told), "float32")
+    for n in (6, 7, 8):
+        check(g.model(), {"x": np.arange(3.0 * n, dtype=np.float32).reshape(n, 3)})
+
+
 def test_the_opposite_of_one_size() -> None:
     check(one_size("Neg"), {"x": np.zeros((7, 3), np.float32)})
 

@@ -11,6 +11,7 @@ import pytest
 import tensorad as ta
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.lower import lower_program
+from tensorad.errors import DefinitionError
 from tests.support.programs.with_references import check_same
 
 Array = np.ndarray
@@ -192,6 +193,18 @@ def test_fields() -> None:
     np.testing.assert_array_equal(row, X[1] * [1, 3, 3, 3])
     assert number == same == X[0, 0]
     np.testing.assert_allclose(cos, np.cos(X))
+
+
+def test_fields_of_tuples_count_from_both_ends() -> None:
+    def f(x: Any) -> Any:
+        r = ta.ref(((x, x * 2.0), x * 3.0), "r")
+        r.at[1].set(x * 5.0)
+        r.at[-2][-2].set(x * 7.0)
+        return r.get(), r.at[-1].get()
+
+    assert ta.function(f)(np.float64(1.0)) == (((7.0, 2.0), 5.0), 5.0)
+    with pytest.raises(DefinitionError, match="has no field -3"):
+        ta.function(lambda x: ta.ref((x, x), "r").at[-3].get())(1.0)
 
 
 def test_numbers_as_wholes_take_dtypes() -> None:

@@ -251,12 +251,12 @@ def test_elements_of_a_formula() -> None:
     def body(i: Any, j: Any) -> Any:
         e = X[i, j]
         assert (np.shape(e), np.ndim(e), np.size(e)) == ((), 0, 1)
-        bounded = np.clip(e, -0.5, 0.8) + np.clip(e, None, V[j]) + np.round(e) + np.fix(e)
+        bounded = np.clip(e, 0.3, 0.8) + np.clip(e, None, V[j]) + np.round(e) + np.fix(e)
         return np.where(e > 0.0, bounded, np.copy(np.real(e)) * V[j])
 
     found = ta.evaluate(ta.compute((3, 4), body, name="z"), {X: VALUES[X], V: VALUES[V]})
     x, v = VALUES[X], VALUES[V]
-    bounded = np.clip(x, -0.5, 0.8) + np.clip(x, None, v) + np.round(x) + np.fix(x)
+    bounded = np.clip(x, 0.3, 0.8) + np.clip(x, None, v) + np.round(x) + np.fix(x)
     np.testing.assert_allclose(found, np.where(x > 0.0, bounded, x * v), rtol=1e-12)
     assert {*OF_EXPRESSIONS} <= {*OF_TENSORS}
 
