@@ -6,19 +6,23 @@ import re
 import resource
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch", reason="torch is not installed")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-from examples import torch_training
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 97.0
 MOST_SECONDS = 60.0
 """Of processors: what else the machine does is no part of it."""
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def packages() -> None:
+    """They take seconds to load: tests that are left out do not ask for them."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
 
 def test_it_learns_within_a_minute() -> None:
@@ -35,6 +39,7 @@ def test_it_learns_within_a_minute() -> None:
 
 
 def test_its_operator_is_the_formula_in_pytorch() -> None:
+    torch_training = import_module("examples.torch_training")
     torch = torch_training.torch
     x, c, w = [torch.rand(n, 64) for n in (3, 5, 5)]
     parts = ((x[:, None] - c[None]) ** 2 * w[None]).reshape(3, 5, 4, 16).sum(-1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
+from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 
 onnx: Any = pytest.importorskip("onnx")
 
-from onnx.backend.test.loader import load_model_tests  # noqa: E402
+from onnx.backend.test.case import node as nodes  # noqa: E402
 
 from tensorad.errors import OnnxError  # noqa: E402
 from tensorad.interop.onnx import load  # noqa: E402
@@ -45,12 +47,23 @@ _DECIDING: Final[dict[str, tuple[int, ...]]] = {
 """Inputs that decide about shapes: cases give them in calls, here they are told while importing."""
 
 
+MODULES: Final = tuple(
+    m.name
+    for m in walk_packages(nodes.__path__, f"{nodes.__name__}.")
+    if not m.ispkg and "._" not in m.name
+)
+"""Most have the cases of one operator; loading all takes many seconds."""
+
+
 @cache
-def cases() -> dict[str, Any]:
-    """The cases by name."""
+def cases(module: str) -> list[Any]:
+    """Those of a module, which are written down when it is loaded."""
+    known = nodes._NodeTestCases
+    before = len(known)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {c.name: c for c in load_model_tests(kind="node")}
+        import_module(module)
+    return list(known[before:])
 
 
 def deciding(model: Any) -> set[str]:
@@ -76,10 +89,8 @@ def is_listed(text: str) -> bool:
     return all(any(r in line for r in (*REASONS, "nodes more")) for line in lines)
 
 
-@pytest.mark.sampled(8)
-@pytest.mark.parametrize("name", cases())
-def test_a_case(name: str) -> None:
-    case = cases()[name]
+def check(case: Any) -> None:
+    """Its values are those that ONNX gives, or what it needs is listed as missing."""
     given, wanted = case.data_sets[0]
     names = [i.name for i in case.model.graph.input]
     fixed = deciding(case.model)
@@ -88,13 +99,22 @@ def test_a_case(name: str) -> None:
         constants = {n: array(v) for n, v in values.items() if n in fixed}
         model = load(case.model, constants=constants)
     except OnnxError as error:
-        assert is_listed(str(error)), error
+        assert is_listed(str(error)), f"{case.name}: {error}"
         return
     found = model.build()({n: array(values[n]) for n in model.inputs})
     for output, want in zip(case.model.graph.output, map(array, wanted), strict=True):
         own = found[output.name]
-        assert (own.dtype, own.shape) == (want.dtype, want.shape)
-        np.testing.assert_allclose(own, want, rtol=1e-3, atol=1e-5)
+        assert (own.dtype, own.shape) == (want.dtype, want.shape), case.name
+        np.testing.assert_allclose(own, want, rtol=1e-3, atol=1e-5, err_msg=case.name)
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("module", MODULES)
+def test_cases(module: str) -> None:
+    found = cases(module)
+    assert found
+    for case in found:
+        check(case)
 
 
 def test_a_case_with_another_reason_is_found() -> None:

@@ -6,6 +6,8 @@ import math
 import os
 import traceback
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +18,6 @@ from tensorad.errors import TensoradError
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("expecttest", reason="expecttest is not installed")
-from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 from torch.utils import _pytree as trees  # noqa: E402
 
 from tests.interop.torch.opinfo_table import (  # noqa: E402
@@ -32,8 +33,14 @@ SOAK: Final = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 SAMPLES: Final = 10**6 if SOAK else 8
 SMALL: Final = 150, 2500  # elements, and those of two tensors multiplied: the interpreter is quick
 COMPILED: Final = 2  # samples whose machine code runs as well
-OPS: Final = {o.name + ("|" + o.variant_test_name if o.variant_test_name else ""): o for o in op_db}
 Array = np.ndarray[Any, Any]
+
+
+@cache
+def operators() -> dict[str, Any]:
+    """PyTorch's by their names, loaded when they are asked for: that takes seconds."""
+    known = import_module("torch.testing._internal.common_methods_invocations").op_db
+    return {o.name + (f"|{o.variant_test_name}" if o.variant_test_name else ""): o for o in known}
 
 
 class Lifted:
@@ -70,7 +77,7 @@ class Lifted:
 
     def result(self, name: str) -> list[Any]:
         x, args, kwargs = self.torch_args
-        made = OPS[name].op(x, *args, **kwargs)
+        made = operators()[name].op(x, *args, **kwargs)
         found = [y for y in trees.tree_leaves(made) if isinstance(y, torch.Tensor)]
         return found[:1] if name in VALUES_ALONE else found
 
@@ -80,7 +87,7 @@ class Lifted:
 
 def _samples(name: str, dtype: Any) -> Iterator[Any]:
     torch.manual_seed(0)
-    made = OPS[name].sample_inputs("cpu", dtype, requires_grad=dtype.is_floating_point)
+    made = operators()[name].sample_inputs("cpu", dtype, requires_grad=dtype.is_floating_point)
     return iter(made)
 
 
@@ -92,7 +99,7 @@ class Asked:
     """What is asked of a sample, of PyTorch and as tensors."""
 
     def __init__(self, name: str, sample: Any) -> None:
-        self.op = OPS[name]
+        self.op = operators()[name]
         self.lifted = lifted = Lifted(sample)
         ys, leaves = lifted.graph(name), lifted.leaves
         results = lifted.result(name)
@@ -152,7 +159,7 @@ class Asked:
                 return leaf
 
             x, args, kwargs = trees.tree_map(dual, self.lifted.torch_args)
-            made = trees.tree_leaves(OPS[name].op(x, *args, **kwargs))
+            made = trees.tree_leaves(operators()[name].op(x, *args, **kwargs))
             parts = [
                 forward.unpack_dual(y)
                 for y in made
@@ -260,14 +267,12 @@ def _reason(message: str) -> str:
 
 
 def _accepted(name: str) -> set[str]:
-    return {
-        _reason(str(bad.error_regex))
-        for bad in OPS[name].error_inputs("cpu")
-        if not _refused(name, bad.sample_input)
-    }
+    op = operators()[name]
+    bad = op.error_inputs("cpu") if op.error_inputs_func is not None else ()
+    return {_reason(str(b.error_regex)) for b in bad if not _refused(name, b.sample_input)}
 
 
-@pytest.mark.parametrize("name", [n for n in TABLE if OPS[n].error_inputs_func is not None])
+@pytest.mark.parametrize("name", TABLE)
 def test_bad_inputs_are_refused(name: str) -> None:
     assert _accepted(name) <= set(LENIENT)
 
@@ -280,5 +285,5 @@ def test_what_is_legal_here_is_still_taken(part: str) -> None:
 
 def test_the_table_is_long_and_its_lists_name_its_rows() -> None:
     assert len(TABLE) >= 110
-    assert set(TABLE) <= set(OPS)
+    assert set(TABLE) <= set(operators())
     assert set(DIFFERENCES) | VALUES_ALONE <= set(TABLE)
