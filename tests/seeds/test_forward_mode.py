@@ -204,8 +204,8 @@ KINKS: Final[dict[str, Point]] = {
 
 
 def both_modes(name: str) -> tuple[np.ndarray, np.ndarray]:
-    f, at = KINKS[name]
-    x = np.full(3, at)
+    own, at = KINKS[name]
+    f, x = ta.function(own), np.full(3, at)
     columns = [ta.jvp(f, (x,), (e,))[1] for e in np.eye(3)]
     _, pullback = ta.vjp(f, x)
     rows = [pullback(e) for e in np.eye(3)]

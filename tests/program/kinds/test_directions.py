@@ -111,8 +111,9 @@ def test_integers_are_none() -> None:
     assert repr(type(found)(found.child, 1.0)) == repr(found).replace("scale=5.0", "scale=1.0")
     others = dict.fromkeys((Net.Two, Net.Many, Net.Stop, Net.Leaf), lambda *fields: 0.0)
     assert ta.match(found, {**others, Net.One: lambda child, scale: scale}) == 5.0
+    whole = ta.function(f)
     for tangent in (found, changed(net, lambda x: x * 0 + 1.0)):
-        assert np.isfinite(ta.jvp(f, (net,), (tangent,))[1])
+        assert np.isfinite(ta.jvp(whole, (net,), (tangent,))[1])
 
 
 def test_trees_that_contain_values() -> None:
@@ -193,10 +194,10 @@ def test_gradients_are_used_inside_of_programs() -> None:
     def train(xs: Any, w: Any) -> Any:
         return ta.for_loop(0, 3, lambda i, at: moved(at, ta.grad(square)(at, w), 0.125), xs)
 
-    w = np.float64(0.7)
+    w, slope = np.float64(0.7), ta.grad(square)
     want = XS
     for _ in range(3):
-        want = moved(want, ta.grad(square)(want, w), np.float64(0.125))
+        want = moved(want, slope(want, w), np.float64(0.125))
     same(ta.function(train)(XS, w), want)
     meta = ta.function(lambda xs, w: square(train(xs, w), w))
     by_xs, by_w = ta.grad(meta, (0, 1))(XS, w)
@@ -284,9 +285,10 @@ def test_fixed_points_and_levels_of_values() -> None:
 
     w, along = np.float64(0.1), listed(1.0, -2.0, 0.5)
     by_xs, by_w = ta.grad(solved, (0, 1))(XS, w)
-    ends = [ta.function(solved)(shifted(XS, along, h), w) for h in (H, -H)]
+    whole = ta.function(solved)
+    ends = [whole(shifted(XS, along, h), w) for h in (H, -H)]
     assert dot(by_xs, along) == pytest.approx((ends[0] - ends[1]) / (2 * H), rel=1e-5)
-    assert ta.jvp(solved, (XS, w), (along, 0.0))[1] == pytest.approx(dot(by_xs, along))
+    assert ta.jvp(whole, (XS, w), (along, 0.0))[1] == pytest.approx(dot(by_xs, along))
     assert by_w == pytest.approx(float(slope_of(lambda w: solved(XS, w), 0.1)), rel=1e-5)
 
     def known(v: Any) -> Any:  # a value that the function makes is no operand of its call
