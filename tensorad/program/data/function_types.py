@@ -114,7 +114,7 @@ class FunctionsType(RecordType):
         """The record of what was chosen among the functions of another type: of this one, too."""
         made = []
         for n, c in enumerate(value.dtype.chosen):  # type: ignore[attr-defined]  # `_takes`
-            known = Closure(c.function, dict.fromkeys(c.tensors).__contains__, _as_tensor)
+            known = Closure(c.function, dict.fromkeys(c.tensors).__contains__, formula_tensor)
             made.append(self.record(known, fields_of(value, n)))
         if len(made) == 1:
             return made[0]

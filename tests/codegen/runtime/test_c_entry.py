@@ -105,7 +105,7 @@ def test_addresses_that_are_0_are_named_where_there_are_elements() -> None:
         error = entry.error(_FUNCTION(entry.address)(ctypes.addressof(row)))
         assert isinstance(error, BindError)
         assert f"with the address 0 for {name}, which has elements" in str(error)
-    with pytest.raises(BoundsError, match="no call of .* has returned the code -6"):
+    with pytest.raises(BoundsError, match=r"no call of .* has returned the code -6"):
         entry.error(-6)
     row = (ctypes.c_void_p * 4)(*addresses)
     assert _FUNCTION(entry.address)(ctypes.addressof(row)) == 0
