@@ -55,13 +55,18 @@ def test_a_call_is_checked_with_what_references_hold_then() -> None:
         check(parse(text % "y"))
 
 
-def test_functions_of_one_text_differ_by_what_they_capture() -> None:
+@pytest.mark.parametrize("chosen", ["make(p)", "grad(p)"])
+def test_functions_of_one_text_differ_by_what_they_capture(chosen: str) -> None:
+    """By what those that they capture do, too."""
+    other = chosen.replace("(p)", "(q)")
     program = parse(
-        "def make(a) { fn (v) { v * a } }\ndef f(x, c) {\n"
-        " g = if c > 0.0 { make(x) } else { make(x + 2.0) }\n g(x)\n}"
+        "def make(h) { fn (v) { h(v) } }\ndef times(a) { fn (v) { v * a } }\ndef f(x, c) {\n"
+        " p = times(x)\n q = times(x + 2.0)\n"
+        f" g = if c > 0.0 {{ {chosen} }} else {{ {other} }}\n g(x)\n}}"
     )
     f = ta.function(program["f"])
-    assert [f(np.float64(3.0), np.float64(c)) for c in (1.0, -1.0)] == [9.0, 15.0]
+    found = [f(np.float64(3.0), np.float64(c)) for c in (1.0, -1.0)]
+    assert found == ([9.0, 15.0] if chosen == "make(p)" else [3.0, 5.0])
 
 
 @pytest.mark.parametrize(
