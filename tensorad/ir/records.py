@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tensorad.errors import DefinitionError, InternalError
+from tensorad.ir.cached import cached_property
 from tensorad.ir.dtypes import INT64, DType
 from tensorad.ir.expr import Expr, LocalSize
 from tensorad.ir.source import source_line
@@ -202,7 +203,7 @@ class Inject(Control):
     dtype: RecordType = field(kw_only=True)
     tag: int = field(kw_only=True)
 
-    @property
+    @cached_property
     def results(self) -> tuple[Tensor, ...]:
         return stand_ins([Field(self.names[0], (), self.dtype)])
 
@@ -223,7 +224,7 @@ class Tag(Control):
         assert isinstance(dtype, RecordType), "the operand is a handle"
         return dtype
 
-    @property
+    @cached_property
     def results(self) -> tuple[Tensor, ...]:
         return stand_ins([Field(self.names[0], (), INT64)])
 
@@ -234,7 +235,7 @@ class Fields(Control):
 
     tag: int = field(kw_only=True)
 
-    @property
+    @cached_property
     def results(self) -> tuple[Tensor, ...]:
         return stand_ins(self.variant.fields)
 
@@ -332,7 +333,7 @@ class Recursion(Control):
     definition: Definition = field(kw_only=True)
     sizes: tuple[Expr, ...] = field(default=(), kw_only=True)
 
-    @property
+    @cached_property
     def results(self) -> tuple[Tensor, ...]:
         types = self.definition.types
         return stand_ins([f._replace(shape=self.here(f.shape)) for f in types])

@@ -25,7 +25,7 @@ from tensorad.ir.records import (
 )
 from tensorad.ir.reference.records import Record
 from tensorad.ir.reference.verify import verify
-from tensorad.ir.tensor import Block, Branch, Tensor, outputs
+from tensorad.ir.tensor import Block, Branch, Control, Tensor, outputs
 from tests.support.records import List, cons_list, list_of
 
 
@@ -66,6 +66,15 @@ def test_lists() -> None:
     made = cons_list([ta.compute((), lambda: ta.const(2.5, "float64"), "a")])
     (y,) = recursion(total, (made, scale))
     assert ta.interpret(y, {scale: 2.0}) == 5.0
+
+
+def test_what_gives_outputs_their_shapes_is_made_once() -> None:
+    """It is asked for wherever outputs are."""
+    xs, x, n = stand_ins([Field("xs", (), List), Field("x", (), FLOAT64), Field("n", (), INT64)])
+    for made in (*fields_of(xs, 1), tag_of(xs), inject(List, 0, ()), *recursion(power(), (x, n))):
+        op = made.op
+        assert isinstance(op, Control) and op.results is op.results
+        assert outputs(op)[made.index] is made
 
 
 def test_records_are_values() -> None:
