@@ -220,38 +220,57 @@ def made_by_a_recursive_function(t: Any, x: Any, n: Any) -> Any:
     return f(x, n - 1)
 
 
-def checked(f: Program, x: float, counts: list[int]) -> None:
-    """Compiled = interpreted = with rows = plain Python; both modes = differences."""
+def with_library(f: Program) -> Any:
+    return lambda x, n: f(ta, x, n)
 
-    def whole(x: Any, n: Any) -> Any:
-        return f(ta, x, n)
+
+def wanted(f: Program, x: float, counts: list[int]) -> tuple[list[float], list[float]]:
+    """Values and slopes of plain Python."""
 
     def plain(x: float, n: int) -> float:
         return float(f(Plain(), np.float64(x), n))
+
+    slopes = [(plain(x + 1e-6, n) - plain(x - 1e-6, n)) / 2e-6 for n in counts]
+    return [plain(x, n) for n in counts], slopes
+
+
+def checked(f: Program, x: float, counts: list[int]) -> None:
+    """Compiled = interpreted = plain Python; both modes = differences."""
+    whole = with_library(f)
 
     @ta.function
     def forward(x: Any, n: Any) -> Any:
         return ta.jvp(lambda x: whole(x, n), (x,), (1.0,))
 
     compiled, both = ta.function(whole), ta.value_and_grad(whole)
-    values = [plain(x, n) for n in counts]
-    slopes = [(plain(x + 1e-6, n) - plain(x - 1e-6, n)) / 2e-6 for n in counts]
-    for n, value, slope in zip(counts, values, slopes, strict=True):
+    for n, value, slope in zip(counts, *wanted(f, x, counts), strict=True):
         at = np.float64(x), np.int64(n)
         np.testing.assert_allclose(compiled(*at), value, rtol=1e-12)
         np.testing.assert_allclose(ta.interpret(compiled, *at), value, rtol=1e-12)
         found = both(*at)
         np.testing.assert_allclose(found, (value, slope), rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(forward(*at), found, rtol=1e-12, atol=1e-14)
-    evaluated = ta.partial_eval(whole, {"n": counts[-1]})
-    np.testing.assert_allclose(evaluated(np.float64(x)), values[-1], rtol=1e-12)
-    rows = ta.vmap(both)(np.full(len(counts), x), np.array(counts))
-    np.testing.assert_allclose(rows, (values, slopes), rtol=1e-6, atol=1e-7)
+
+
+def start(f: Program) -> float:
+    return -0.4 if f is the_smaller_one else 0.7
 
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=[f.__name__ for f in PROGRAMS])
 def test_programs(f: Program) -> None:
-    checked(f, -0.4 if f is the_smaller_one else 0.7, [0, 1, 2, 4])
+    checked(f, start(f), [0, 1, 2, 4])
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("f", PROGRAMS, ids=[f.__name__ for f in PROGRAMS])
+def test_in_rows_and_with_a_known_count(f: Program) -> None:
+    """Each row has a count of its own."""
+    x, counts, whole = start(f), [0, 1, 2, 4], with_library(f)
+    values, slopes = wanted(f, x, counts)
+    evaluated = ta.partial_eval(whole, {"n": counts[-1]})
+    np.testing.assert_allclose(evaluated(np.float64(x)), values[-1], rtol=1e-12)
+    rows = ta.vmap(ta.value_and_grad(whole))(np.full(len(counts), x), np.array(counts))
+    np.testing.assert_allclose(rows, (values, slopes), rtol=1e-6, atol=1e-7)
 
 
 def test_all_names_of_one_that_a_body_makes() -> None:
@@ -270,6 +289,7 @@ def test_all_names_of_one_that_a_body_makes() -> None:
     checked(f, 0.7, [0, 1, 2, 3])
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_arrays() -> None:
     def with_refs(x: Any) -> Any:
         a, b = ta.ref(x, "a"), ta.ref(x * 2.0, "b")
@@ -332,8 +352,9 @@ def test_numbers_in_one_that_is_made_take_the_dtype_of_what_they_meet() -> None:
     def f(x: Any, n: Any) -> Any:
         return ta.for_loop(0, n, lambda i, r: ta.ref(r.get() + x, "made"), ta.ref(0, "a")).get()
 
+    whole = ta.function(f)
     for n in range(3):
-        found = ta.function(f)(np.float64(0.5), np.int64(n))
+        found = whole(np.float64(0.5), np.int64(n))
         assert found.dtype == np.float64
         assert found == 0.5 * n
 
@@ -352,8 +373,9 @@ def test_functions_in_one_that_is_made() -> None:
             value = value * x + i
         return value
 
+    both = ta.value_and_grad(f)
     for n in range(4):
-        value, slope = ta.value_and_grad(f)(np.float64(0.7), np.int64(n))
+        value, slope = both(np.float64(0.7), np.int64(n))
         np.testing.assert_allclose(value, plain(0.7, n), rtol=1e-12)
         change = (plain(0.7 + 1e-6, n) - plain(0.7 - 1e-6, n)) / 2e-6
         np.testing.assert_allclose(slope, change, rtol=1e-6)

@@ -13,8 +13,8 @@ from tests.support.programs.with_references import check_same
 X = np.array([0.3, -0.7, 1.2, 0.5])
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_returned_by_a_branch(sign: int) -> None:
+def test_returned_by_a_branch() -> None:
+    @ta.function
     def with_refs(x: Any) -> Any:
         a, b = ta.ref(x, "a"), ta.ref(x * 2.0, "b")
         r = ta.cond(x[0] > 0, lambda: a, lambda: b)
@@ -22,6 +22,7 @@ def test_returned_by_a_branch(sign: int) -> None:
         r.at[1].add(3.0)
         return (a.get() * ta.topi.sin(b.get()) * r.get()).sum()
 
+    @ta.function
     def without(x: Any) -> Any:
         def changed(v: Any) -> Any:
             return (v * x).at[1].add(3.0)
@@ -30,7 +31,8 @@ def test_returned_by_a_branch(sign: int) -> None:
         r = ta.cond(x[0] > 0, lambda: a, lambda: b)
         return (a * ta.topi.sin(b) * r).sum()
 
-    check_same(with_refs, without, sign * X, second=sign > 0)
+    for sign in (1, -1):
+        check_same(with_refs, without, sign * X, second=sign > 0)
 
 
 def test_one_of_those_that_were_chosen_before() -> None:
@@ -41,12 +43,13 @@ def test_one_of_those_that_were_chosen_before() -> None:
         s.add(1.0)
         return (a.get() + b.get() * 10.0 + c.get() * 100.0).sum()
 
+    whole = ta.function(with_refs)
     for one in (1, -1):
         for other in (1, -1):
             x = np.array([one * 0.5, other * 0.25])
             which = 0 if one > 0 else 1 if other > 0 else 2
             wanted = (x * 10 + x * 200 + 10.0**which).sum()
-            np.testing.assert_allclose(ta.function(with_refs)(x), wanted, rtol=1e-12)
+            np.testing.assert_allclose(whole(x), wanted, rtol=1e-12)
 
 
 def test_held_by_a_reference_that_a_branch_and_a_loop_write() -> None:
@@ -90,11 +93,11 @@ def test_the_same_reference_is_no_choice() -> None:
     assert "branch" not in text
 
 
-@pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("is_alone", [True, False])
-def test_made_inside_of_an_arm_and_returned(sign: int, is_alone: bool) -> None:
+def test_made_inside_of_an_arm_and_returned(is_alone: bool) -> None:
     """Also where the other arm returns one of outside, which stays as it is."""
 
+    @ta.function
     def with_refs(x: Any) -> Any:
         a = ta.ref(x * 2.0, "a")
         other = (lambda: a) if is_alone else (lambda: ta.ref(a.get(), "b"))
@@ -103,6 +106,7 @@ def test_made_inside_of_an_arm_and_returned(sign: int, is_alone: bool) -> None:
         r.at[1].add(3.0)
         return (r.get() * a.get()).sum()
 
+    @ta.function
     def without(x: Any) -> Any:
         def changed(v: Any) -> Any:
             return (v * x).at[1].add(3.0)
@@ -115,7 +119,8 @@ def test_made_inside_of_an_arm_and_returned(sign: int, is_alone: bool) -> None:
         )
         return (r * a).sum()
 
-    check_same(with_refs, without, sign * X, second=sign > 0)
+    for sign in (1, -1):
+        check_same(with_refs, without, sign * X, second=sign > 0)
 
 
 def test_made_inside_and_left_in_another_one() -> None:
@@ -169,7 +174,8 @@ def test_made_inside_with_functions_in_it() -> None:
 
         return fell(n)
 
+    both = ta.value_and_grad(f)
     for n in range(4):
-        value, slope = ta.value_and_grad(f)(np.float64(0.5), np.int64(n))
+        value, slope = both(np.float64(0.5), np.int64(n))
         np.testing.assert_allclose(value, 2 * 0.5 ** (n + 1), rtol=1e-12)
         np.testing.assert_allclose(slope, 2 * (n + 1) * 0.5**n, rtol=1e-12)
