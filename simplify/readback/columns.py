@@ -95,8 +95,8 @@ class Columns:
         return np.broadcast_to(found, (rows.count,))
 
     def begin(self, outer: Sequence[Axis]) -> Rows:
-        """All points of the outer axes."""
-        return self.along(Rows({}, 1), outer, ())
+        """All points of the outer axes, each the origin of what is made of it."""
+        return self.along(Rows({}, 1), outer, ()).from_here()
 
     def along(self, rows: Rows, loops: Sequence[Axis], where: Sequence[Expr]) -> Rows:
         """The points of loops inside of rows, where conditions hold."""

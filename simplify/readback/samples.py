@@ -39,7 +39,7 @@ from tensorad.simplify.readback.columns import Columns, Rows, TooManyPoints
 Array = Any
 _PRIME: Final = (1 << 31) - 1
 _MOST_POINTS: Final = 1 << 16
-_MOST_ELEMENTS: Final = (64, 16, 4)
+_MOST_ELEMENTS: Final = (4096, 512, 64, 16, 4)
 _MOST_STEPS: Final = 256
 _SIZES: Final = (0, 1, 2, 3, 4, 6)
 _MOST_SIZES: Final = 12
@@ -79,7 +79,7 @@ def _are_equal(given: Mapping[Expr, int], outer: Sequence[Axis], one: Expr, othe
         Undecided, Refuted: they could not be evaluated, or differ.
     """
     for most in _MOST_ELEMENTS:
-        field = Field(given, _asked_for_sign(one))
+        field = Field(given, _asked_for_sign(one), _asked_for_place(one))
         rows = field.begin(outer)
         if rows.count > most:
             some = np.random.default_rng(0).choice(rows.count, most, replace=False)
@@ -131,6 +131,16 @@ def _asked_for_sign(naive: Expr) -> dict[Tensor, None]:
     return found
 
 
+def _asked_for_place(naive: Expr) -> dict[Tensor, None]:
+    """The tensors of integers that a formula compares with indices: positions of what was chosen."""
+    found: dict[Tensor, None] = {}
+    for e in postorder(naive):
+        if isinstance(e, Call) and e.op in ("eq", "ne"):
+            read = [a.tensor for a in e.args if isinstance(a, Read) and a.dtype.is_integer]
+            found.update(dict.fromkeys(read))
+    return found
+
+
 def _is_possible(given: Mapping[Expr, int]) -> bool:
     columns, row = Columns(given, 1), Rows({}, 1)
     return all(bool(columns.values(f, row)[0]) for f in facts_about(given))
@@ -139,10 +149,15 @@ def _is_possible(given: Mapping[Expr, int]) -> bool:
 class Field(Columns):
     """Values of formulas modulo a prime; integers are themselves."""
 
-    def __init__(self, sizes: Mapping[Expr, int], signed: Collection[Tensor] = ()) -> None:
-        """`signed`: tensors of integers that may be negative."""
+    def __init__(
+        self,
+        sizes: Mapping[Expr, int],
+        signed: Collection[Tensor] = (),
+        placed: Collection[Tensor] = (),
+    ) -> None:
+        """`signed`: tensors of integers that may be negative; `placed`: that are often small."""
         super().__init__(sizes, _MOST_POINTS)
-        self.signed = signed
+        self.signed, self.placed = signed, placed
         self.seeds: dict[Hashable, int] = {}
         self.numbers = Random(1)
 
@@ -157,6 +172,8 @@ class Field(Columns):
             return found
         if e.tensor in self.signed:
             return found % 5 - 2
+        if e.tensor in self.placed:
+            return found % 4
         steps = 2 * sum(at, np.zeros(rows.count, dtype=np.int64))
         return np.maximum(steps - 1, 0) + found % 3 if at else found % 3
 

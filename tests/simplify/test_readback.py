@@ -110,6 +110,19 @@ def test_places_that_points_share_are_listed() -> None:
     assert not read_back((y,), repeated, X[y, 0] + X[y, 1] + X[y, 2]).holds
 
 
+def test_elements_are_told_apart_where_points_are_listed() -> None:
+    y, p = axis("y", 0, 9), axis("p", 0, 9)
+    h = te.placeholder((9,), "float32", "h")
+    nine, one = const(9, y.dtype), const(1, y.dtype)
+    before = total(h[p], (p,), call("eq", y, mod(p + one, nine)))
+    assert read_back((y,), before, h[mod(y + 8, nine)]).proof == "enumeration"
+    assert not read_back((y,), before, h[y]).holds  # the same places over all elements
+    with pytest.raises(Refuted):
+        compare_points(
+            (y,), [Part(Fraction(1), (y,), (), ())], [Part(Fraction(1), (8 - y,), (), ())], [[[0]]]
+        )
+
+
 def test_loops_have_no_order_and_no_names() -> None:
     p, q, r, s = axis("p", 0, N), axis("q", 0, 8), axis("r", 0, 8), axis("s", 0, N)
     one = total(X[p, q] * te.exp(X[x, q]), (p, q), p + q > 3)
@@ -223,6 +236,23 @@ def test_explained_gradients_are_read_back() -> None:
 
 FEW = ("conv k2 s3 p1 dX", "two half lines")
 NAMED = {c.name: c for c in CASES}
+ELSEWHERE = (
+    ("best_gather: term lost", "squared distances within X"),  # each element half of another one
+    ("best_gather: loop begins late", "prod pool k2 s1 p1"),  # both sides read a scan
+    ("best_gather: counted twice", "prod pool k3 s1 p1"),
+    ("sum_over: offset lost", "periodic stencil"),
+    ("sum_over: remainder of another", "conv groups 2 s1 d2 dX"),
+    ("sum_over: remainder of another", "group_norm"),
+    ("tidied: factor lost", "scatter, the last one stays"),  # no scan is read any more
+    ("joined: term lost", "min of all"),  # seen at few of the elements
+    ("simplify_indices: remainder of another", "max pool k1 s3 p0"),  # at positions found
+)
+
+
+@pytest.mark.parametrize(("name", "case"), ELSEWHERE)
+def test_mistakes_that_few_elements_show_are_refused(name: str, case: str) -> None:
+    (fault,) = [f for f in FAULTS if f.name == name]
+    assert outcome(fault, lambda: NAMED[case].make(0)) == "refused"
 
 
 @pytest.mark.parametrize("fault", FAULTS[::12], ids=lambda f: f.name)
