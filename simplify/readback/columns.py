@@ -140,12 +140,15 @@ class Rows:
 
     Attributes:
         origin: the row of the points begun with that each one belongs to.
+        known: columns of index expressions.
+        numbers: columns of numbers of values.
     """
 
     def __init__(self, axes: dict[Expr, Array], count: int, origin: Array = None) -> None:
         self.axes, self.count = axes, count
         self.origin = np.arange(count) if origin is None else origin
         self.known: dict[Expr, Array] = dict(axes)
+        self.numbers: dict[Expr, Array] = {}
 
     def take(self, parent: Array) -> Rows:
         axes = {a: c[parent] for a, c in self.axes.items()}

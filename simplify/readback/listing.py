@@ -1,4 +1,4 @@
-"""Sums of one form compared by listing their points, where all sizes are numbers."""
+"""Sums compared by listing their points, where all sizes are numbers."""
 
 from __future__ import annotations
 
@@ -9,43 +9,50 @@ import numpy as np
 
 from tensorad.ir.expr import Axis
 from tensorad.simplify.certify.outcomes import Refuted
-from tensorad.simplify.readback.columns import Columns, codes_of
-from tensorad.simplify.readback.relations import Part, orders_of
+from tensorad.simplify.readback.columns import codes_of
+from tensorad.simplify.readback.instances import Instances
+from tensorad.simplify.readback.monomials import Term
 
 Array = Any
 FEW_POINTS: Final = 1 << 13
-MOST_POINTS: Final = 1 << 19
+MOST_POINTS: Final = 1 << 18
 _ROUNDING: Final = 1e-5
 
 
 def compare_points(
     outer: Sequence[Axis],
-    one: Sequence[Part],
-    other: Sequence[Part],
-    groups: Sequence[Sequence[Sequence[int]]],
+    one: Sequence[Term],
+    other: Sequence[Term],
     most: int = MOST_POINTS,
 ) -> None:
-    """Whether two sums of values of one form have the same places, each with the same number.
+    """Whether two sums are the same products at each element, each with the same number.
 
     Raises:
         Undecided: the points cannot be listed.
         Refuted: they differ.
     """
-    columns = Columns({}, most)
+    columns = Instances(most)
     elements = columns.begin(outer)
-    made: list[tuple[Array, ...]] = []
+    places: list[Array] = []
+    products: list[Array] = []
     numbers: list[Array] = []
-    for sign, parts in ((1.0, one), (-1.0, other)):
-        for p in parts:
-            points = columns.along(elements, p.loops, p.where)
-            place = [columns.values(e, points) for e in p.place]
-            weight = np.full(points.count, sign * float(p.number))
-            for e, n in p.weights:
-                weight *= columns.values(e, points).astype(float) ** n
-            for order in orders_of(groups):
-                made.append((points.origin, *[place[k] for k in order]))
-                numbers.append(weight)
-    rows, weights = [np.concatenate(c) for c in zip(*made, strict=True)], np.concatenate(numbers)
+    undefined: list[Array] = []
+    for sign, terms in ((1.0, one), (-1.0, other)):
+        broken = np.zeros(elements.count, dtype=bool)
+        for t in terms:
+            points = columns.along(elements, t.loops, t.where)
+            made, weights = columns.products(t.atoms, points)
+            bad = np.isnan(weights)
+            broken[points.origin[bad]] = True
+            places.append(points.origin)
+            products.append(made)
+            numbers.append(np.where(bad, 0.0, sign * float(t.number) * weights))
+        undefined.append(broken)
+    if (undefined[1] & ~undefined[0]).any():
+        raise Refuted("it divides by 0 where the naive sum does not")
+    if not places:
+        return
+    rows, weights = [np.concatenate(c) for c in (places, products)], np.concatenate(numbers)
     if not len(weights):
         return
     _, group = np.unique(codes_of(rows, len(weights)), return_inverse=True)

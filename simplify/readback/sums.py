@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
+from typing import Final
 
 from tensorad.ir.dtypes import DType
-from tensorad.ir.expr import FALSE, ONE, TRUE, Axis, Call, Cast, Expr, Size, call, cast, const
-from tensorad.ir.order import DATA, REDUCE, occurs
+from tensorad.ir.expr import FALSE, ONE, TRUE, Axis, Call, Expr, Size, call, cast, const
 from tensorad.ir.visit import conjuncts, substitute, substitute_all, uses_any
 from tensorad.simplify.certify.outcomes import Refuted, Undecided
 from tensorad.simplify.readback.alike import Likes
 from tensorad.simplify.readback.listing import FEW_POINTS, MOST_POINTS, compare_points
 from tensorad.simplify.readback.monomials import Sum, Term, Terms
 from tensorad.simplify.readback.places import Forms, form_of_product
+from tensorad.simplify.readback.positions import Positions
 from tensorad.simplify.readback.relations import Part, compare_relations
+
+_MOST_SPREAD: Final = 1 << 15
 
 Form = tuple[tuple[int, int], ...]
 Difference = tuple[Form, list[Part], list[Part]]
@@ -114,17 +116,14 @@ class Sums:
         self.forms = Forms()
         self.terms = Terms()
         self.likes = Likes()
+        self.positions = Positions()
 
-    def by_form(self, total: Sum, weighted: bool = False) -> dict[Form, list[Part]]:
-        """The terms by form; integers of indices alone are factors or, `weighted`, numbers."""
+    def by_form(self, total: Sum) -> dict[Form, list[Part]]:
+        """The terms by form."""
         found: dict[Form, list[Part]] = {}
         for t in total:
-            atoms = list(t.atoms.items())
-            weights = [(e.value, n) for e, n in atoms if weighted and _is_count(e)]
-            atoms = [(e, n) for e, n in atoms if not (weighted and _is_count(e))]
-            form, place = form_of_product(self.forms, atoms)
-            part = Part(t.number, place, t.loops, t.where, tuple(weights))
-            found.setdefault(form, []).append(part)
+            form, place = form_of_product(self.forms, list(t.atoms.items()))
+            found.setdefault(form, []).append(Part(t.number, place, t.loops, t.where, t.atoms))
         return found
 
     def settled(self, e: Expr) -> Sum:
@@ -132,9 +131,9 @@ class Sums:
         found = [settled(self.outer, t, e.dtype) for t in self.terms.of(e)]
         return [t for t in found if t is not None]
 
-    def differences(self, one: Sum, other: Sum, weighted: bool = False) -> list[Difference]:
+    def differences(self, one: Sum, other: Sum) -> list[Difference]:
         """The forms whose sums are not the same as they are written."""
-        first, second = (self.by_form(s, weighted) for s in (one, other))
+        first, second = (self.by_form(s) for s in (one, other))
         found = []
         for form in dict.fromkeys((*first, *second)):
             sides = first.get(form, []), second.get(form, [])
@@ -162,7 +161,7 @@ class Sums:
         if not left:
             return "structure"
         try:
-            self._list(*sides, FEW_POINTS)
+            self._list(left, FEW_POINTS)
             return "enumeration"
         except Undecided:
             pass  # there are more points, or sizes without a value
@@ -171,12 +170,23 @@ class Sums:
                 compare_relations(self.outer, a, b, self.groups(form))
             return "isl"
         except (Undecided, Refuted):
-            self._list(*sides, MOST_POINTS)
+            self._list(left, MOST_POINTS)
             return "enumeration"
 
-    def _list(self, one: Sum, other: Sum, most: int) -> None:
-        for form, a, b in self.differences(one, other, weighted=True):
-            compare_points(self.outer, a, b, self.groups(form), most)
+    def _list(self, left: Sequence[Difference], most: int) -> None:
+        """By listing points; if sums differ so, also over what the positions they read may be."""
+        one = [_term(p) for _, parts, _ in left for p in parts]
+        other = [_term(p) for _, _, parts in left for p in parts]
+        try:
+            compare_points(self.outer, one, other, most)
+        except Refuted:
+            first, second = (
+                [s for t in side for s in self.positions.spread(self.outer, t)]
+                for side in (one, other)
+            )
+            if len(first) == len(one) and len(second) == len(other):
+                raise
+            compare_points(self.outer, first, second, min(most, _MOST_SPREAD))
 
     def groups(self, form: Form) -> list[list[list[int]]]:
         """Positions in places, by factor; factors of one form and power together."""
@@ -193,6 +203,5 @@ class Sums:
         return found
 
 
-def _is_count(e: Expr) -> TypeGuard[Cast]:
-    """Whether a factor is an integer that indices alone say."""
-    return isinstance(e, Cast) and e.value.dtype.is_integer and not occurs(DATA | REDUCE, e)
+def _term(p: Part) -> Term:
+    return Term(p.number, dict(p.atoms), p.loops, p.where)

@@ -24,6 +24,7 @@ from tensorad.ir.expr import (
     Expr,
     axis,
     call,
+    cast,
     const,
     floordiv,
     logical_and,
@@ -38,7 +39,7 @@ from tensorad.simplify.readback.columns import Columns
 from tensorad.simplify.readback.compare import demand_equal, read_back
 from tensorad.simplify.readback.isl_texts import Texts
 from tensorad.simplify.readback.listing import compare_points
-from tensorad.simplify.readback.monomials import Terms
+from tensorad.simplify.readback.monomials import Term, Terms
 from tensorad.simplify.readback.places import Forms
 from tensorad.simplify.readback.relations import Part, compare_relations
 from tensorad.simplify.readback.samples import compare_samples
@@ -118,9 +119,40 @@ def test_elements_are_told_apart_where_points_are_listed() -> None:
     assert read_back((y,), before, h[mod(y + 8, nine)]).proof == "enumeration"
     assert not read_back((y,), before, h[y]).holds  # the same places over all elements
     with pytest.raises(Refuted):
-        compare_points(
-            (y,), [Part(Fraction(1), (y,), (), ())], [Part(Fraction(1), (8 - y,), (), ())], [[[0]]]
-        )
+        compare_points((y,), Terms().of(h[y]), Terms().of(h[8 - y]))
+
+
+def test_what_points_decide_inside_of_functions_is_listed() -> None:
+    y, p = axis("y", 0, 9), axis("p", 0, 9)
+    inner = te.exp(select(p < 3, X[0, p % 8], const(1.0, FLOAT32)) * X[0, 1])
+    before = total(select(p < 3, inner, const(0.0, FLOAT32)), (p,), call("eq", y, p))
+    after = select(y < 3, te.exp(X[0, 1] * X[0, y]), const(0.0, FLOAT32))
+    assert read_back((y,), before, after).proof == "enumeration"
+    later = select(y < 3, te.exp(X[0, 1] * X[0, y + 1]), const(0.0, FLOAT32))
+    assert not read_back((y,), before, later).holds
+
+
+def test_positions_are_listed_by_what_they_may_be() -> None:
+    a, m = te.placeholder((12,), "float32", "a"), te.reduce_axis(3, name="m")
+    winner = te.compute((4,), lambda j: te.argmax(a[j * 3 + m], axis=m), "winner")
+    y, p = axis("y", 0, 4), axis("p", 0, 3)
+    nothing = const(0.0, FLOAT32)
+    before = total(select(call("eq", winner[y], p), a[p], nothing), (p,))
+    for shift in (0, 1):
+        chosen = select(winner[y] >= 0, a[call("maximum", winner[y], p.lower) + shift], nothing)
+        verdict = read_back((y,), before, chosen)
+        assert verdict.proof == "enumeration" if not shift else not verdict.holds
+
+
+def test_a_division_by_0_that_only_the_final_formula_has_is_refused() -> None:
+    y = axis("y", 0, 5)
+    sums = []
+    for first in (1, 0):
+        p = axis("p", first, 3)
+        sums.append(total(X[y, 0] * cast(p, FLOAT32) / cast(p * p, FLOAT32), (p,)))
+    assert read_back((y,), sums[0], sums[0] + const(0.0, FLOAT32)).is_proof
+    verdict = read_back((y,), *sums)
+    assert not verdict.holds and "divides by 0" in str(verdict.remark)
 
 
 def test_loops_have_no_order_and_no_names() -> None:
@@ -206,10 +238,10 @@ def test_points_are_listed() -> None:
     assert rows.count == 16
     y, a = axis("y", 0, 3), axis("a", 0, 3)
     part = Part(Fraction(1), (a,), (a,), (y == a,))
-    compare_points((y,), [part], [Part(Fraction(1), (y,), (), ())], [[[0]]])
+    compare_points((y,), [Term(Fraction(1), {X[y, a]: 1}, (a,), (y == a,))], Terms().of(X[y, y]))
     compare_relations((y,), [part], [Part(Fraction(1), (y,), (), ())], [[[0]]])
     with pytest.raises(Refuted):
-        compare_points((y,), [part], [], [[[0]]])
+        compare_points((y,), Terms().of(X[y, y]), [])
     assert Sums((y,)).outer == (y,)
 
 
