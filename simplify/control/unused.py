@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tensorad.ir.analysis.blocks import (
+    block_ops,
     is_everywhere,
     op_sizes,
     ops_between,
@@ -42,7 +43,11 @@ class _Needed(NamedTuple):
 
 
 def drop_unused(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
-    """The results, computed by operations with blocks that make what is read of them alone."""
+    """The results, computed by operations with blocks that make what is read of them alone.
+
+    Where only what would go comes after the loop that tells a size, and others use the size, all
+    of a block, or of the results, stays as it is.
+    """
     known = dict.fromkeys(given)
     ops = ops_between(results, known)
     needed = _needed(ops, results)
@@ -58,7 +63,18 @@ def drop_unused(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tens
         else:
             found = dict(zip(outputs(op), outputs(new), strict=True))
         image.update({a: b for a, b in found.items() if a is not b and a not in known})
-    return [image.get(t, t) for t in results]
+    left = [image.get(t, t) for t in results]
+    return left if _tell_as_much(ops, left, known) else list(results)
+
+
+def _tell_as_much(ops: Sequence[Op], left: Sequence[Tensor], given: Collection[Tensor]) -> bool:
+    """Whether what is left of operations comes after the loops that tell its sizes."""
+    told = dict.fromkeys([op.trips for op in ops if tells_trips(op)])
+    if not told:
+        return True
+    own = ops_between(left, given)
+    there = dict.fromkeys([op.trips for op in own if tells_trips(op)])
+    return all(s in there for op in own for s in op_sizes(op) if s in told)
 
 
 def _needed(ops: Sequence[Op], results: Sequence[Tensor]) -> dict[Control, _Needed]:
@@ -87,9 +103,10 @@ def _needed(ops: Sequence[Op], results: Sequence[Tensor]) -> dict[Control, _Need
 
 
 def _use(op: Control, outs: Sequence[int], saves: Sequence[Saved]) -> _Needed:
+    every = _Needed(range(len(op.names)), range(len(op.operands)), saves)
     # a record, or a call of a definition, which others call as well, or of Python's code
     if not op.blocks or isinstance(op, Foreign):
-        return _Needed(range(len(op.names)), range(len(op.operands)), saves)
+        return every
     linked = _linked(op)
     if isinstance(op, Loop):
         linked_carries = [k for k in linked if k < op.carries]
@@ -99,8 +116,10 @@ def _use(op: Control, outs: Sequence[int], saves: Sequence[Saved]) -> _Needed:
     places: dict[int, None] = {0: None} if first else {}
     for n, block in enumerate(op.blocks):
         results = block.results if isinstance(op, Loop) and n else [block.results[k] for k in outs]
-        inner = [s.inner for s in saves if s.block == n]
-        for k in params_read(block, (*results, *inner)):
+        left = (*results, *[s.inner for s in saves if s.block == n])
+        if not _tell_as_much(block_ops(block), left, dict.fromkeys(block.params)):
+            return every
+        for k in params_read(block, left):
             skipped = op.scanned if isinstance(op, Loop) and n and k >= op.carries else 0
             places[k + first + skipped] = None
     if isinstance(op, Loop):

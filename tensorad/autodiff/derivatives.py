@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, overload
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, zeros
+from tensorad.autodiff.adjoints.told import returned
 from tensorad.autodiff.checks import check_fw_mode, check_output, check_wrt
 from tensorad.autodiff.control.missing import check_complete
 from tensorad.autodiff.counting.cost import cost
@@ -25,7 +26,6 @@ from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.expr import const, logical_and, select
 from tensorad.ir.tensor import Compute, Tensor, format_shape, outputs
 from tensorad.ir.visit import copy_bodies
-from tensorad.simplify.readback.compare import returned
 
 _MODES: Final = ("reverse", "forward")
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorad.autodiff.adjoints.adjoint import Adjoint, banded, store, variable, whole
 from tensorad.autodiff.adjoints.inlining import Uses, may_inline
+from tensorad.autodiff.adjoints.told import returned
 from tensorad.autodiff.checks import (
     as_direction,
     check_fw_mode,
@@ -75,7 +76,6 @@ from tensorad.ir.visit import copy_bodies, fresh_axes, substitute
 from tensorad.process import deep_calls
 from tensorad.progress import advance, expect, progress
 from tensorad.simplify.formula.choose import tidy
-from tensorad.simplify.readback.compare import returned
 from tensorad.simplify.zeros.lift import guarded
 from tensorad.simplify.zeros.passes import nonzero_body
 

@@ -12,6 +12,7 @@ from tensorad.autodiff.adjoints.overwritten import last_writers, overwrites_once
 from tensorad.autodiff.adjoints.read_back import finished
 from tensorad.autodiff.adjoints.shifts import Shifts
 from tensorad.autodiff.adjoints.switched_scans import ScanSwitch
+from tensorad.autodiff.adjoints.told import returned
 from tensorad.autodiff.adjoints.transposed import (
     behind,
     contribution,
@@ -71,7 +72,6 @@ from tensorad.ir.visit import op_inputs, reads, substitute, topological_ops
 from tensorad.progress import advance, expect
 from tensorad.simplify.formula.choose import tidy
 from tensorad.simplify.formula.joined import inner_reductions, joined
-from tensorad.simplify.readback.compare import returned
 
 Indices = tuple[Expr, ...]
 

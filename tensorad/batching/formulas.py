@@ -29,7 +29,8 @@ Images = dict[Expr, Expr]
 def with_rows(op: Op, level: Level, row: Axis | None) -> Op:
     """The operation for all rows at once; without `row` for what stands in their place in each.
 
-    Elements beyond what a row has of its own are 0 in formulas, unspecified elsewhere.
+    Elements beyond what a row has of its own are 0 in formulas, what they start from in folds of
+    several components, unspecified elsewhere.
     """
     match op:
         case Compute():
@@ -89,7 +90,8 @@ def _extents(op: Compute) -> list[tuple[Axis, Dim]]:
 
 
 def _guarded(body: Expr, guard: Expr, is_fold: bool) -> Expr:
-    """A formula where the guard holds, 0 elsewhere; components of one fold stay such."""
+    """A formula where the guard holds, 0 elsewhere; components of one fold stay such, and are what
+    it starts from elsewhere."""
     if is_fold and isinstance(body, Reduce):
         condition = logical_and(guard, body.condition)
         return reduce_expr(body.combiner, body.sources, body.axes, condition, body.index)

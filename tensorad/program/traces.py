@@ -151,15 +151,7 @@ def check_closed(program: Program) -> None:
             where=shown,
             hint=f"make it an argument of {program.name}, or use an array in its place.",
         )
-    found = free_counter(program.results, program.parameters)
-    if found is not None:
-        op, counter = found
-        source = getattr(op, "source", "")
-        raise DefinitionError(
-            f"{program.name} uses {counter.label}, the counter of a loop, outside of the loop.",
-            where=f"{outputs(op)[0].name} at {source}",
-            hint="return what is needed from the loop: as a carry, or as y of a scan.",
-        )
+    _check_sizes(program)
     for t, path in zip(program.results, program.paths, strict=True):
         if data_of(t) is not None:
             raise DefinitionError(
@@ -181,6 +173,25 @@ def check_closed(program: Program) -> None:
                 hint="return what is computed of all rows, such as their sum; or let an extent, "
                 "of xs or another argument, tell how many there are.",
             )
+
+
+def _check_sizes(program: Program) -> None:
+    found = free_size(program.results, program.parameters)
+    if found is not None:
+        op, size = found
+        where = f"{outputs(op)[0].name} at {getattr(op, 'source', '')}"
+        if size.extent is None:
+            raise DefinitionError(
+                f"{program.name} uses how many iterations a loop has, {size.label}, an extent of "
+                "its rows, but nothing else of the loop, which does not run then.",
+                where=where,
+                hint="count them by a carry of the loop, or compute with the number it was given.",
+            )
+        raise DefinitionError(
+            f"{program.name} uses {size.label}, the counter of a loop, outside of the loop.",
+            where=where,
+            hint="return what is needed from the loop: as a carry, or as y of a scan.",
+        )
 
 
 def check_no_references(program: Program) -> None:
@@ -206,18 +217,20 @@ def check_no_references(program: Program) -> None:
 
 def rests_on_loops(program: Program) -> bool:
     """Whether the program uses counters, or numbers of iterations, of loops around it."""
-    ops = ops_between(program.results, dict.fromkeys((*program.parameters, *program.reads)))
-    used = dict.fromkeys([s for op in ops for s in op_sizes(op) if isinstance(s, LocalSize)])
+    return free_size(program.results, (*program.parameters, *program.reads)) is not None
+
+
+def free_size(results: Sequence[Tensor], given: Sequence[Tensor]) -> tuple[Op, LocalSize] | None:
+    """An operation that uses a counter but is in no loop that has it, or the number of iterations
+    of a loop that is not there."""
+    ops = ops_between(results, dict.fromkeys(given))
+    used = [
+        (op, s)
+        for op in ops
+        for s in (op_sizes(op) if not isinstance(op, Placeholder) else ())
+        if isinstance(s, LocalSize)
+    ]
     if not used:
-        return False
-    own = dict.fromkeys([o.trips for o in (*ops, *inner_ops(ops)) if tells_trips(o)])
-    return any(s not in own for s in used)
-
-
-def free_counter(results: Sequence[Tensor], given: Sequence[Tensor]) -> tuple[Op, LocalSize] | None:
-    """An operation that uses a counter but is in no loop that has it."""
-    for op in ops_between(results, dict.fromkeys(given)):
-        for s in op_sizes(op) if not isinstance(op, Placeholder) else ():
-            if isinstance(s, LocalSize) and s.extent is not None:
-                return op, s
-    return None
+        return None
+    told = dict.fromkeys([o.trips for o in (*ops, *inner_ops(ops)) if tells_trips(o)])
+    return next(((op, s) for op, s in used if s not in told), None)

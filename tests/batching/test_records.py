@@ -12,7 +12,7 @@ import tensorad as ta
 from tensorad.batching.together import components
 from tensorad.codegen.loops.interpret import interpret_loops
 from tensorad.codegen.lower import lower_program
-from tensorad.errors import DTypeError
+from tensorad.errors import DefinitionError, DTypeError
 from tensorad.ir.analysis.blocks import inner_ops
 from tensorad.ir.records import Recursion
 from tensorad.ir.tensor import Loop, Tensor
@@ -129,6 +129,25 @@ def test_derivatives_go_through_arrays_of_values_and_through_their_axes() -> Non
         return ta.vmap(squares)(lists).sum()
 
     np.testing.assert_allclose(ta.grad(captured)(X[0]), 2 * X[0])
+
+
+def in_an_arm(x: Any, n: Any) -> Any:
+    """A list of as many numbers as a loop outside of the arm had iterations."""
+    _, ys = ta.scan(lambda c, _: (c * x, c), x, length=n)
+
+    def listed() -> Any:
+        return squares(ta.scan(lambda rest, y: (List.Cons(y, rest), y), List.Nil(), ys)[0])
+
+    return ta.cond(x > 0.6, listed, lambda: x)
+
+
+def test_a_size_from_outside_of_the_loop_over_rows_is_refused() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        ta.vmap(in_an_arm)(X[0], N[0])
+    message = str(caught.value)
+    assert message.startswith("vmap cannot map rest: it is computed with values of data types or")
+    assert "and has an extent, trips, that differs from example to example." in message
+    assert "hint: compute it in the same branch or loop as what has the extent." in message
 
 
 def test_recursion_on_arrays_alone() -> None:

@@ -197,6 +197,21 @@ def test_rows_of_loops_that_differ_in_length() -> None:
     check(ta.grad(lambda x, n: rows(x, n).sum()), X, count)
 
 
+def test_an_extent_differs_from_the_second_iteration_on() -> None:
+    """A loop of this length that is given nothing else that differs was looked at before."""
+
+    def grown(x: Any, m: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            k, total = c
+            _, ys = ta.scan(lambda a, _: (a * 0.5, a), np.float64(1), length=k)
+            more = ta.scan(lambda a, _: (a * 0.5 + 1, a), np.float64(1), length=ys.shape[0])[0]
+            return k + m, total + more + ys.sum()
+
+        return ta.for_loop(0, 3, step, (1, x))[1]
+
+    check(grown, X[:, 0], np.array([0, 1, 2, 0, 3]))
+
+
 @pytest.mark.slow
 def test_examples_may_be_nested() -> None:
     check(lambda x: ta.vmap(root)(x * x), X[:3, :2])
@@ -228,6 +243,24 @@ def test_calls_and_their_rules() -> None:
     check(ta.grad(lambda x, w: (ruled(x, w) ** 2).sum(), 1), X, w, axes=(0, None))
     shared = ta.grad(lambda w: (ta.vmap(ruled, (0, None))(X, w)).sum())(w)
     np.testing.assert_allclose(shared, 5 * X.sum(0))
+
+
+def test_a_function_is_called_and_differentiated() -> None:
+    """Its loops are there twice, and only once something of their iterations is kept."""
+
+    @ta.function
+    def inner(x: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            return ta.for_loop(0, 2, lambda j, d: ta.sin(d) * x, c)
+
+        return ta.for_loop(0, 3, step, x * 1.0)
+
+    @ta.function
+    def outer(x: Any) -> Any:
+        return inner(x) * x
+
+    check(lambda x: outer(x * 2.0) + ta.grad(outer)(x), X[:, 0])
+    check(lambda x: ta.grad(outer)(x) + outer(x * 2.0), X[:, 0])
 
 
 def test_trees_of_axes() -> None:

@@ -119,6 +119,10 @@ def test_numbers_beside_arrays_lose_no_digits() -> None:
     assert f(np.ones(2), 0.1)[0] == 0.1
     assert f(np.ones(2, "float32"), 0.1).dtype == np.float32
     assert f(np.ones(2, "int32"), 2).dtype == np.int64
+    beside = ta.function(lambda x, y, k: (x * y, y * k))
+    for narrow, wide in (("float32", "float64"), ("float64", "float32")):
+        y, scaled = beside(np.ones(2, narrow), np.ones(2, wide), 0.1)
+        assert y.dtype == scaled.dtype == np.float64 and scaled.tolist() == [0.1, 0.1]
 
 
 kept: list[Any] = []

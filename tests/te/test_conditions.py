@@ -213,3 +213,26 @@ def test_random_conditions_are_pythons(seed: int) -> None:
             np.testing.assert_array_equal(f(X, indices, H), H * holds)
             np.testing.assert_array_equal(g(X, indices, H), np.ones(5) * holds)
             np.testing.assert_array_equal(ta.interpret(y, {x: X, at: indices, h: H}), H * holds)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0), (0, 0), (3, -9)])
+def test_a_loop_of_two_components_runs_where_either_is_used(first: int, second: int) -> None:
+    """Its bound is read outside of an array where neither is."""
+    counts = ta.placeholder((4,), "int64", name="C")
+    values = {**VALUES, counts: np.array([3, 1, 4, 2])}
+    both = ta.comm_reducer(lambda a, b: (a[0] + b[0], a[1] + b[1]), lambda *_: (0.0, 0.0))
+
+    def point(i: Expr) -> Expr:
+        k = ta.reduce_axis((0, counts[at[i]]), name="k")
+        total, squares = both((x[k], x[k] * x[k]), axis=k)
+        one = ta.select(at[i] >= first, total, -1.0)
+        return one + ta.select((at[i] >= 0) & (at[i] >= second), squares, -2.0)
+
+    y = ta.compute((5,), point, name="Y")
+    expected = []
+    for n in PADDED:
+        used = X[: values[counts][n]]
+        one = used.sum() if n >= first else -1.0
+        expected.append(one + ((used**2).sum() if n >= max(second, 0) else -2.0))
+    np.testing.assert_array_equal(ta.interpret(y, values), expected)
+    np.testing.assert_array_equal(ta.evaluate(y, values), expected)

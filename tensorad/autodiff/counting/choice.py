@@ -10,6 +10,7 @@ from functools import partial
 from math import prod
 from typing import Final
 
+from tensorad.autodiff.adjoints.told import returned
 from tensorad.autodiff.counting.contribution_points import MOST_POINTS
 from tensorad.autodiff.counting.cost import SAMPLE, width
 from tensorad.autodiff.counting.products import products
@@ -25,7 +26,6 @@ from tensorad.ir.order import axes_in, sizes_in
 from tensorad.ir.tensor import Compute, Op, Tensor, dim_expr
 from tensorad.ir.visit import op_expressions, postorder, topological_ops
 from tensorad.simplify.formula.short_circuit import short_circuited
-from tensorad.simplify.readback.compare import returned
 
 Sizes = dict[Expr, int]
 Heard = tuple[list[Tensor], Sequence[Record]]

@@ -189,8 +189,9 @@ def captures(
 ) -> list[Tensor]:
     """The tensors from outside that a block of these params and results reads, in order of use.
 
-    An operation is inside if one of its inputs is, or a parameter, or if `is_inside` says so, of it
-    or of what is saved of it. Constants are everywhere, and so are formulas that read nothing.
+    An operation is inside if one of its inputs is, or a parameter, or a loop that tells one of its
+    sizes, or if `is_inside` says so, of it or of what is saved of it. Constants are everywhere, and
+    so are formulas that read nothing.
 
     Args:
         since: operations that are older (`born`) are outside.
@@ -198,12 +199,16 @@ def captures(
     own = dict.fromkeys(params)
     inside: dict[Op, None] = {}
     order = _in_order(results, own, op_inputs, since)
-    kept = saves_of(order)
-    for op in order:
-        saves = kept.get(op, []) if isinstance(op, Control) else []
-        read = any(t in own or t.op in inside for t in op_inputs(op))
-        if read or any(map(is_inside, (op, *saves))):
-            inside[op] = None
+    kept, told = saves_of(order), sizes_told(order)
+    more = True
+    while more:
+        before = len(inside)
+        for op in order:
+            saves = kept.get(op, []) if isinstance(op, Control) else []
+            read = any(t in own or t.op in inside for t in (*op_inputs(op), *told.get(op, ())))
+            if read or any(map(is_inside, (op, *saves))):
+                inside[op] = None
+        more = any(told.values()) and len(inside) > before  # who tells a size may come later
     found: dict[Tensor, None] = {}
     for op in order:
         if op in inside:

@@ -113,6 +113,48 @@ def test_read_only_records_are_kept() -> None:
     assert f(ys, 1.0) == 7.0 and f(xs, 1.0) == 3.0
 
 
+def fixed_row(x: np.ndarray) -> Record:
+    """A row whose arrays are read-only."""
+    pair = np.empty(2, object)
+    pair[:] = [list_of([]), list_of([])]
+    k = np.array(1)
+    for a in (x, k):
+        a.flags.writeable = False
+    return Record(Row, 0, (x, k, pair))
+
+
+def test_read_only_records_have_the_sizes_of_each_call() -> None:
+    row = fixed_row(np.array([0.5, 1.5]))
+    first, second = (encoded(handle(row), {N: 2}, LIMIT) for _ in range(2))
+    assert first.memory is second.memory
+    with pytest.raises(ShapeError, match=r"the field x of Row has the shape \(2,\), expected \(3"):
+        encoded(handle(row), {N: 3}, LIMIT)
+    again = encoded(handle(row), {N: 2}, LIMIT)
+    assert list((ctypes.c_float * 2).from_address(int(again.handles) + 64)) == [0.5, 1.5]
+
+
+def test_read_only_views_show_what_is_written_to_their_arrays() -> None:
+    whole = np.array([0.5, 1.5, 2.5])
+    row = fixed_row(whole[:2])
+    for value in (0.5, 7.0, -1.0):
+        whole[0] = value
+        found = encoded(handle(row), {N: 2}, LIMIT)
+        assert list((ctypes.c_float * 2).from_address(int(found.handles) + 64)) == [value, 1.5]
+    number = np.array([4.0])
+    xs = list_of([1.0, 2.0])
+    view = number.reshape(())
+    view.flags.writeable = False
+    xs.values[0].flags.writeable = False
+    tail = xs.values[1].item()
+    xs = Record(List, 1, (view, handle(tail)))
+    tail.values[0].flags.writeable = False
+    inputs = given(("xs", (), List), ("w", (), FLOAT64))
+    f = ta.build(recursion(total(), inputs)[0], inputs)
+    for value in (4.0, 5.0):
+        number[0] = value
+        assert f(xs, 1.0) == value + 2.0
+
+
 def test_arguments_are_records() -> None:
     (xs,) = given(("xs", (), List))
     p = RecordParameter(xs)

@@ -11,6 +11,7 @@ import pytest
 
 import tensorad as ta
 from tensorad.errors import UserError
+from tensorad.ir.arrays.addresses import check_place
 
 X: Final = ta.placeholder((3,), "float64", name="X")
 f: Final = ta.build(X * 2.0, [X])
@@ -161,6 +162,25 @@ def test_what_is_said_of_it() -> None:
         with pytest.raises(UserError) as refused:
             f(value)
         assert f"does not give its elements: {text}" in str(refused.value)
+
+
+def test_the_last_element_lies_inside_as_a_whole() -> None:
+    """Its first byte may be the last address, or the first that there is not."""
+    end = 1 << 56
+    for address, shape, steps, item in (
+        (end - 16, (3,), (8,), 8),
+        (end - 23, (3,), (8,), 8),
+        (end - 8, (3,), (-8,), 9),
+        (end - 1, (), (), 2),
+        (end - 28, (2, 2), (16, 8), 8),
+    ):
+        with pytest.raises(BufferError, match="at addresses that no process has"):
+            check_place(address, shape, steps, item)
+        beyond = address + sum([(n - 1) * s for n, s in zip(shape, steps) if s > 0]) + item - end
+        check_place(address - beyond, shape, steps, item)
+    for value in (by_interface(data=(end - 16, False)), by_dlpack(data=end - 16)):
+        with pytest.raises(UserError, match="at addresses that no process has"):
+            f(value)
 
 
 def test_what_makes_sense_is_read() -> None:

@@ -22,6 +22,8 @@ from tests.mutants.lists import (
     kernels,
     memory,
     programs,
+    third_operators,
+    third_programs,
     threads,
 )
 from tests.mutants.mistake import Mistake
@@ -44,4 +46,6 @@ KINDS: Final[dict[str, Sequence[Mistake]]] = {
     "fresh_code": fresh_code.MISTAKES,
     "fresh_interop": fresh_interop.MISTAKES,
     "fresh_programs": fresh_programs.MISTAKES,
+    "third_programs": third_programs.MISTAKES,
+    "third_operators": third_operators.MISTAKES,
 }

@@ -173,6 +173,17 @@ MISTAKES: Final[list[Mistake]] = [
         ],
     ),
     *in_file(
+        "codegen/llvm/strided.py",
+        Part("tests/codegen/llvm/test_llvm_parts.py", "tests/codegen/control/test_in_place.py"),
+        [
+            (
+                "vectors of a tensor that is stored to are loaded once",
+                "    if t not in values.written_level:\n        values.keep(key",
+                "    if t.dtype.bits:\n        values.keep(key",
+            ),
+        ],
+    ),
+    *in_file(
         "codegen/llvm/guarded_reads.py",
         GUARDS,
         [

@@ -115,6 +115,28 @@ MISTAKES: Final[list[Mistake]] = [
         ],
     ),
     *in_file(
+        "tensorad/batching/dependence.py",
+        ROWS,
+        [
+            (
+                "what differs is remembered without the sizes that do",
+                "return op, tuple(kept), own, tuple([s for s in op_sizes(op) if s in self.sizes])",
+                "return op, tuple(kept), own",
+            ),
+        ],
+    ),
+    *in_file(
+        "tensorad/batching/formulas.py",
+        ROWS,
+        [
+            (
+                "a fold beyond what a row has is the fold of nothing",
+                "_guarded(b, guard, len(bodies) > 1)",
+                "_guarded(b, guard, is_fold=True)",
+            ),
+        ],
+    ),
+    *in_file(
         "tensorad/batching/rows.py",
         ROWS,
         [
