@@ -90,7 +90,7 @@ class Likes:
         order: list[Axis] = []
 
         def take(e: Expr) -> None:
-            for a in self._axes_of(e):
+            for a in self.axes_of(e):
                 if a in left:
                     del left[a]
                     for bound in (a.lower, a.upper, a.step):
@@ -101,7 +101,8 @@ class Likes:
             take(e)
         return order
 
-    def _axes_of(self, e: Expr) -> tuple[Axis, ...]:
+    def axes_of(self, e: Expr) -> tuple[Axis, ...]:
+        """The axes that an expression depends on."""
         found = self.axes.get(e)
         if found is None:
             found = tuple([a for a in free_leaves(e) if isinstance(a, Axis)])

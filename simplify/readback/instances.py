@@ -1,4 +1,7 @@
-"""Formulas at many points at once, as numbers of their values."""
+"""Formulas at many points at once, as numbers of their values.
+
+A value is what its form and its place say (`places.py`), so it is found once for each of these.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from tensorad.ir.dtypes import BOOL
-from tensorad.ir.expr import Apply, Axis, Call, Cast, Const, Expr, Read, Reduce, Select
+from tensorad.ir.expr import Apply, Call, Cast, Const, Expr, Read, Reduce, Select
 from tensorad.ir.functions import is_stop
 from tensorad.ir.order import DATA, FLOAT, PARAM, REDUCE, occurs
 from tensorad.ir.visit import conjuncts, free_leaves
-from tensorad.simplify.readback.columns import Columns, Rows, codes_of
+from tensorad.simplify.certify.outcomes import Undecided
+from tensorad.simplify.readback.columns import Columns, Rows
+from tensorad.simplify.readback.places import Forms
 from tensorad.simplify.readback.values import Values
 
 Array = Any
@@ -22,17 +27,39 @@ _VALUES: Final = DATA | REDUCE | FLOAT | PARAM
 
 
 class Instances(Columns):
-    """Columns of numbers of values, beside those of index expressions."""
+    """Columns of numbers of values, beside those of index expressions.
 
-    def __init__(self, most: int) -> None:
+    Attributes:
+        found: numbers by form and place.
+    """
+
+    def __init__(self, most: int, forms: Forms) -> None:
         super().__init__({}, most)
         self.table = Values()
+        self.forms = forms
+        self.found: dict[Hashable, dict[Hashable, int]] = {}
 
-    def of(self, e: Expr, rows: Rows) -> Array:
-        """Numbers of a factor's values, found once for each value of the axes it depends on."""
-        free = free_leaves(e)
-        some, place = rows.distinct([a for a in free if isinstance(a, Axis)])
-        return self.numbers(e, some)[place]
+    def of(self, e: Expr, rows: Rows, make: Callable[[Rows], Array] | None = None) -> Array:
+        """Numbers of values, each made once."""
+        make = make or partial(self.numbers, e)
+        what: Hashable
+        what, place = self.forms.of(e)
+        try:
+            columns = [self.values(i, rows) for i in place]
+        except Undecided:  # at points where nobody asks for it
+            what = e
+            columns = [rows.axes[a] for a in free_leaves(e) if a in rows.axes]
+        known = self.found.setdefault(what, {})
+        keys = _keys(columns, rows.count)
+        new: dict[Hashable, int] = {}
+        for n, key in enumerate(keys):
+            if key not in known and key not in new:
+                new[key] = n
+        if new:
+            every = len(new) == rows.count
+            some = rows if every else rows.take(np.array(list(new.values()))).from_here()
+            known.update(zip(new, make(some).tolist(), strict=True))
+        return np.array([known[k] for k in keys], dtype=np.int64)
 
     def numbers(self, e: Expr, rows: Rows) -> Array:
         """Numbers of values.
@@ -68,7 +95,7 @@ class Instances(Columns):
             case Call():
                 return self._call(e, rows)
             case Reduce():
-                return self._reduce(e, rows)
+                return self.of(e, rows, partial(self._folded, e))
         return np.full(rows.count, self.table.number(("leaf", e)))
 
     def _made(
@@ -76,14 +103,14 @@ class Instances(Columns):
     ) -> Array:
         """What is made of the values in each row, once for equal rows."""
         count = rows.count if rows is not None else len(columns[0])
-        if not count:
-            return np.zeros(0, dtype=np.int64)
-        if not columns:
-            return np.full(count, make())
-        codes = columns[0] if len(columns) == 1 else codes_of(columns, count)
-        _, first, place = np.unique(codes, return_index=True, return_inverse=True)
-        made = [make(*r) for r in zip(*[c[first].tolist() for c in columns], strict=True)]
-        return np.array(made, dtype=np.int64)[place.ravel()]
+        known: dict[Hashable, int] = {}
+        found = []
+        for r in zip(*[c.tolist() for c in columns], strict=True) if columns else [()] * count:
+            n = known.get(r)
+            if n is None:
+                n = known[r] = make(*r)
+            found.append(n)
+        return np.array(found, dtype=np.int64)
 
     def products(self, atoms: Mapping[Expr, int], rows: Rows) -> tuple[Array, Array]:
         """(products of powers without their numbers, these numbers: nan where a factor is 1/0)."""
@@ -136,15 +163,10 @@ class Instances(Columns):
             found[open_] = self._made(self.table.select, columns)
         return found
 
-    def _reduce(self, e: Reduce, rows: Rows) -> Array:
-        """Once for each value of the axes that it depends on."""
-        some, place = rows.distinct([a for a in free_leaves(e) if isinstance(a, Axis)])
-        return self._folded(e, some)[place]
-
     def _folded(self, e: Reduce, rows: Rows) -> Array:
         parts = conjuncts(e.condition)
         asked = [p for p in parts if occurs(_VALUES, p)]
-        points = self.along(rows, e.axes, [p for p in parts if not occurs(_VALUES, p)])
+        points = self.along(rows.from_here(), e.axes, [p for p in parts if not occurs(_VALUES, p)])
         inside = points.from_here()
         columns = [self.numbers(s, inside) for s in e.sources]
         of, table = ("mul", self.table) if e.combiner.is_sum else ("and", self.table)
@@ -174,3 +196,11 @@ class Instances(Columns):
         else:
             taken = [(table.true, *s) for s in steps]
         return table.number((what, len(taken)), [n for s in taken for n in s])
+
+
+def _keys(columns: Sequence[Array], count: int) -> Sequence[Hashable]:
+    """What tells rows apart."""
+    if len(columns) == 1:
+        found: list[Hashable] = columns[0].tolist()
+        return found
+    return list(zip(*[c.tolist() for c in columns], strict=True)) if columns else [()] * count

@@ -41,6 +41,7 @@ class Values:
     def __init__(self) -> None:
         self.known: dict[Hashable, int] = {}
         self.keys: list[Any] = []
+        self.given: dict[float, int] = {}
         self.constants: dict[int, float] = {}
         self.undefined: set[int] = set()
         self.truths: set[int] = set()
@@ -61,6 +62,12 @@ class Values:
 
     def constant(self, value: float) -> int:
         """A number: those that are equal but for rounding are one."""
+        given = self.given.get(value)
+        if given is None:
+            given = self.given[value] = self._constant(value)
+        return given
+
+    def _constant(self, value: float) -> int:
         if isfinite(value) and value != int(value):
             value = float(f"{value:.9g}")
         value = float(value) + 0.0  # no sign of 0
