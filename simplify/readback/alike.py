@@ -82,7 +82,9 @@ class Likes:
                 self.loops[name] = axis(f"l{n}", *bounds)
             new[a] = self.loops[name]
         where = frozenset(substitute_all(p.where, new))
-        return tuple(new.values()), substitute_all(place, new), where
+        some = tuple(dict.fromkeys(place))
+        images = dict(zip(some, substitute_all(some, new), strict=True))
+        return tuple(new.values()), tuple([images[e] for e in place]), where
 
     def _in_order(self, p: Part, place: Sequence[Expr]) -> list[Axis]:
         """The loops in the order in which they are used, each after those that it depends on."""
@@ -97,7 +99,7 @@ class Likes:
                         take(bound)
                     order.append(a)
 
-        for e in (*place, *p.where, *p.loops):
+        for e in dict.fromkeys((*place, *p.where, *p.loops)):
             take(e)
         return order
 

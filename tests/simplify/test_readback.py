@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,8 +36,9 @@ from tensorad.ir.expr import (
     size_var,
 )
 from tensorad.simplify.certify.outcomes import Refuted, Undecided
-from tensorad.simplify.readback.columns import Columns
+from tensorad.simplify.readback.columns import Columns, Rows
 from tensorad.simplify.readback.compare import demand_equal, read_back
+from tensorad.simplify.readback.instances import Instances
 from tensorad.simplify.readback.isl_texts import Texts
 from tensorad.simplify.readback.listing import compare_points
 from tensorad.simplify.readback.monomials import Term, Terms
@@ -153,6 +155,58 @@ def test_a_division_by_0_that_only_the_final_formula_has_is_refused() -> None:
     assert read_back((y,), sums[0], sums[0] + const(0.0, FLOAT32)).is_proof
     verdict = read_back((y,), *sums)
     assert not verdict.holds and "divides by 0" in str(verdict.remark)
+
+
+def test_divisions_by_0_that_are_left_out_on_both_sides_count() -> None:
+    for elements in (1, 5):
+        y = axis("y", 0, elements)
+        shared = X[y, 1] / cast(y, FLOAT32)  # 1/0 at the first element
+        sums = []
+        for first in (1, 0):
+            p = axis("p", first, 3)
+            sums.append(shared + total(X[y, 0] * cast(p, FLOAT32) / cast(p * p, FLOAT32), (p,)))
+        one, other = [Sums((y,)).settled(e) for e in sums]
+        if elements == 1:
+            compare_points((y,), one, other)
+            continue
+        with pytest.raises(Refuted, match="divides by 0"):
+            compare_points((y,), one, other)
+
+
+def test_values_are_found_only_where_forms_and_places_differ(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points: list[int] = []
+    products = Instances.products
+
+    def counted(self: Instances, atoms: Mapping[Expr, int], rows: Rows) -> tuple[Any, Any]:
+        points.append(rows.count)
+        return products(self, atoms, rows)
+
+    monkeypatch.setattr(Instances, "products", counted)
+    y, p = axis("y", 0, 7), axis("p", 0, 9)
+    five, nothing = const(5, y.dtype), const(0.0, FLOAT32)
+    before = total(
+        te.exp(X[0, mod(p, five)]), (p,), call("eq", y, mod(p + five, const(9, p.dtype)))
+    )
+    after = te.exp(X[0, mod(mod(y + 4, const(9, y.dtype)), five)])
+    compare_points((y,), Sums((y,)).settled(before), Sums((y,)).settled(after))
+    assert points == []  # the same places of one form
+    whole = [te.exp(select(p < 3, X[0, i], nothing)) for i in (p, select(p < 3, p, p - p))]
+    sides = [te.exp(X[0, y % 8]) + total(e, (p,), y == p) for e in whole]
+    compare_points((y,), *[Terms().of(e) for e in sides])
+    assert points == [4, 4]  # where the second read is of another place, none of what is added
+
+
+def test_what_is_not_chosen_has_no_place() -> None:
+    y = axis("y", 0, 9)
+    at = floordiv(const(7, y.dtype), y)
+    one, other, wrong = (
+        te.exp(select(y > 0, X[0, i], const(1.0, FLOAT32)))
+        for i in (at, call("maximum", at, const(0, y.dtype)), call("maximum", at, y))
+    )
+    assert read_back((y,), one, other).proof == "enumeration"
+    assert not read_back((y,), one, wrong).holds
 
 
 def test_loops_have_no_order_and_no_names() -> None:
