@@ -6,8 +6,9 @@ are exact. Formulas that are not equal agree at an element with a chance below 1
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from math import isfinite
 from random import Random
 from typing import Any, Final
@@ -66,38 +67,32 @@ def compare_samples(outer: Sequence[Axis], one: Expr, other: Expr) -> str:
     """
     sizes = _sizes_of((*outer, one, other))
     tried = [g for g in _choices(sizes) if _is_possible(g)][:_MOST_SIZES]
+    fields = _fields(one)
     compared = 0
     for given in tried:
-        compared += _are_equal(given, outer, one, other)
+        compared += all(_is_equal(partial(f, given), outer, one, other) for f in fields)
     if not compared and sizes:
         raise Undecided("no small sizes satisfy what is assumed")
     names = ", ".join(map(str, sizes))
     return f"values in a prime field{f', {compared} values of {names}' if sizes else ''}"
 
 
-def _are_equal(given: Mapping[Expr, int], outer: Sequence[Axis], one: Expr, other: Expr) -> bool:
+def _fields(naive: Expr) -> list[Callable[[Mapping[Expr, int]], Field]]:
+    """The choices of values that formulas are compared for."""
+    signed, placed = _asked_for_sign(naive), _asked_for_place(naive)
+    chosen = any(r.dtype.is_integer and isinstance(r.tensor.op, Compute) for r in reads(naive))
+    widths = _WIDTHS if placed or chosen else _WIDTHS[:1]
+    return [partial(Field, signed=signed, placed=dict.fromkeys(placed, w), seed=w) for w in widths]
+
+
+def _is_equal(new: Callable[[], Field], outer: Sequence[Axis], one: Expr, other: Expr) -> bool:
     """Whether there are elements to compare; at fewer elements where they visit many points.
 
     Raises:
         Undecided, Refuted: they could not be evaluated, or differ.
     """
-    placed = _asked_for_place(one)
-    chosen = any(r.dtype.is_integer and isinstance(r.tensor.op, Compute) for r in reads(one))
-    widths = _WIDTHS if placed or chosen else _WIDTHS[:1]
-    return all(_is_equal(given, outer, one, other, dict.fromkeys(placed, w), w) for w in widths)
-
-
-def _is_equal(
-    given: Mapping[Expr, int],
-    outer: Sequence[Axis],
-    one: Expr,
-    other: Expr,
-    placed: Mapping[Tensor, int],
-    seed: int,
-) -> bool:
-    """The same for one choice of values."""
     for most in _MOST_ELEMENTS:
-        field = Field(given, _asked_for_sign(one), placed, seed)
+        field = new()
         rows = field.begin(outer)
         if rows.count > most:
             some = np.random.default_rng(0).choice(rows.count, most, replace=False)
