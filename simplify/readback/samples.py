@@ -36,7 +36,7 @@ from tensorad.ir.tensor import Compute, Constant, Tensor
 from tensorad.ir.visit import free_leaves, postorder
 from tensorad.simplify.certify.outcomes import Refuted, Undecided
 from tensorad.simplify.readback.columns import Columns, Rows, TooManyPoints
-from tensorad.simplify.readback.written_out import element
+from tensorad.simplify.readback.written_out import element, is_never_changed
 
 Array = Any
 _PRIME: Final = (1 << 31) - 1
@@ -185,7 +185,7 @@ class Field(Columns):
     def read(self, e: Read, rows: Rows) -> Array:
         if isinstance(e.tensor.op, Constant) and not e.dtype.is_float:
             return super().read(e, rows)
-        if e.dtype.is_integer and isinstance(e.tensor.op, Compute):
+        if e.dtype.is_integer and (isinstance(e.tensor.op, Compute) or is_never_changed(e.tensor)):
             return self.values(self._formula(e), rows)  # data decide among what it may be
         at = [self.values(i, rows) for i in e.indices]
         found = self._random(e.tensor, at, rows)

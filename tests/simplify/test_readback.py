@@ -153,7 +153,7 @@ def test_a_division_by_0_that_only_the_final_formula_has_is_refused() -> None:
         p = axis("p", first, 3)
         sums.append(total(X[y, 0] * cast(p, FLOAT32) / cast(p * p, FLOAT32), (p,)))
     assert read_back((y,), sums[0], sums[0] + const(0.0, FLOAT32)).is_proof
-    verdict = read_back((y,), *sums)
+    verdict = read_back((y,), sums[0], sums[1])
     assert not verdict.holds and "divides by 0" in str(verdict.remark)
 
 
@@ -194,7 +194,7 @@ def test_values_are_found_only_where_forms_and_places_differ(
     assert points == []  # the same places of one form
     whole = [te.exp(select(p < 3, X[0, i], nothing)) for i in (p, select(p < 3, p, p - p))]
     sides = [te.exp(X[0, y % 8]) + total(e, (p,), y == p) for e in whole]
-    compare_points((y,), *[Terms().of(e) for e in sides])
+    compare_points((y,), Terms().of(sides[0]), Terms().of(sides[1]))
     assert points == [4, 4]  # where the second read is of another place, none of what is added
 
 
@@ -207,6 +207,23 @@ def test_what_is_not_chosen_has_no_place() -> None:
     )
     assert read_back((y,), one, other).proof == "enumeration"
     assert not read_back((y,), one, wrong).holds
+
+
+def test_a_state_that_no_step_changes_is_what_it_began_as() -> None:
+    a, p, u = (
+        te.placeholder((n,), t, s)
+        for n, t, s in ((4, "float64", "a"), (3, "int64", "p"), (3, "float64", "u"))
+    )
+    for combine in (lambda found, _: found, lambda _, new: new):
+        fold = te.comm_reducer(combine, lambda _: 0, name="fold")
+        y = te.scatter((4,), (3,), lambda m: (p[m], u[m]), combine=fold, init=a)
+        da, du = ta.vjp(y, [a, u], np.array([1.0, 10.0, 100.0, 1000.0]))
+        given = {a: np.ones(4), p: np.array([2, 0, 2]), u: np.ones(3)}
+        found = [d.tolist() for d in ta.evaluate([da, du], given)]
+        kept = combine(True, False)
+        assert found == (
+            [[1, 10, 100, 1000], [0, 0, 0]] if kept else [[0, 10, 0, 1000], [0, 1, 100]]
+        )
 
 
 def test_loops_have_no_order_and_no_names() -> None:
