@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from tensorad.ir.expr import Axis, Expr, axis
-from tensorad.ir.visit import free_leaves, substitute, substitute_all
+from tensorad.ir.visit import free_leaves, substitute_all
 from tensorad.simplify.certify.outcomes import Undecided
 from tensorad.simplify.readback.relations import Groups, Part, is_near, orders_of
 
@@ -28,7 +28,7 @@ class Like:
 
     def on(self, side: int) -> Part:
         p = self.part
-        return Part(self.numbers[side], p.place, p.loops, p.where, p.weights)
+        return Part(self.numbers[side], p.place, p.loops, p.where, p.atoms)
 
 
 class Likes:
@@ -73,7 +73,7 @@ class Likes:
 
     def _key(self, p: Part, place: Sequence[Expr]) -> Hashable:
         if not p.loops:
-            return (), tuple(place), frozenset(p.where), frozenset(p.weights)
+            return (), tuple(place), frozenset(p.where)
         new: dict[Expr, Expr] = {}
         for n, a in enumerate(self._in_order(p, place)):
             bounds = substitute_all((a.lower, a.upper, a.step), new)
@@ -82,8 +82,9 @@ class Likes:
                 self.loops[name] = axis(f"l{n}", *bounds)
             new[a] = self.loops[name]
         where = frozenset(substitute_all(p.where, new))
-        weights = frozenset([(substitute(e, new), n) for e, n in p.weights])
-        return tuple(new.values()), substitute_all(place, new), where, weights
+        some = tuple(dict.fromkeys(place))
+        images = dict(zip(some, substitute_all(some, new), strict=True))
+        return tuple(new.values()), tuple([images[e] for e in place]), where
 
     def _in_order(self, p: Part, place: Sequence[Expr]) -> list[Axis]:
         """The loops in the order in which they are used, each after those that it depends on."""
@@ -91,18 +92,19 @@ class Likes:
         order: list[Axis] = []
 
         def take(e: Expr) -> None:
-            for a in self._axes_of(e):
+            for a in self.axes_of(e):
                 if a in left:
                     del left[a]
                     for bound in (a.lower, a.upper, a.step):
                         take(bound)
                     order.append(a)
 
-        for e in (*place, *p.where, *[w for w, _ in p.weights], *p.loops):
+        for e in dict.fromkeys((*place, *p.where, *p.loops)):
             take(e)
         return order
 
-    def _axes_of(self, e: Expr) -> tuple[Axis, ...]:
+    def axes_of(self, e: Expr) -> tuple[Axis, ...]:
+        """The axes that an expression depends on."""
         found = self.axes.get(e)
         if found is None:
             found = tuple([a for a in free_leaves(e) if isinstance(a, Axis)])

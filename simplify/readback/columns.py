@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorad.ir.dtypes import BOOL
 from tensorad.ir.expr import Axis, Call, Cast, Const, Expr, Read, Select, Size
-from tensorad.ir.order import AXIS, axes_in, occurs
+from tensorad.ir.order import axes_in
 from tensorad.ir.tensor import Constant
 from tensorad.ir.visit import conjuncts
 from tensorad.simplify.certify.outcomes import Undecided
@@ -50,6 +50,7 @@ class Columns:
 
     def __init__(self, sizes: Mapping[Expr, int], most: int) -> None:
         self.sizes, self.most = sizes, most
+        self.used: dict[Expr, tuple[Axis, ...]] = {}
 
     def values(self, e: Expr, rows: Rows) -> Array:
         """A column.
@@ -95,8 +96,8 @@ class Columns:
         return np.broadcast_to(found, (rows.count,))
 
     def begin(self, outer: Sequence[Axis]) -> Rows:
-        """All points of the outer axes."""
-        return self.along(Rows({}, 1), outer, ())
+        """All points of the outer axes, each the origin of what is made of it."""
+        return self.along(Rows({}, 1), outer, ()).from_here()
 
     def along(self, rows: Rows, loops: Sequence[Axis], where: Sequence[Expr]) -> Rows:
         """The points of loops inside of rows, where conditions hold."""
@@ -104,8 +105,8 @@ class Columns:
         left = list(loops)
         rows, waiting = self._kept(rows, waiting, left)
         while left:
-            ready = [a for a in left if not _uses(a, left)]
-            a = max(ready, key=lambda b: _decided(b, left, waiting))
+            ready = [a for a in left if not self._uses(a, left)]
+            a = max(ready, key=lambda b: self._decided(b, left, waiting))
             left = [b for b in left if b is not a]
             rows, waiting = self._kept(self._with(rows, a), waiting, left)
         return rows
@@ -114,12 +115,30 @@ class Columns:
         self, rows: Rows, waiting: list[Expr], left: Sequence[Axis]
     ) -> tuple[Rows, list[Expr]]:
         missing = dict.fromkeys(left)
-        later = [c for c in waiting if any(a in missing for a in axes_in(c))]
+        later = [c for c in waiting if any(a in missing for a in self._axes(c))]
         open_ = dict.fromkeys(later)
         for c in waiting:
             if c not in open_:
                 rows = rows.where(self.values(c, rows))
         return rows, later
+
+    def _axes(self, e: Expr) -> tuple[Axis, ...]:
+        found = self.used.get(e)
+        if found is None:
+            found = self.used[e] = tuple(axes_in(e))
+        return found
+
+    def _uses(self, a: Axis, left: Sequence[Axis]) -> bool:
+        missing = dict.fromkeys(left)
+        return any(b in missing for e in (a.lower, a.upper, a.step) for b in self._axes(e))
+
+    def _decided(self, a: Axis, left: Sequence[Axis], waiting: Sequence[Expr]) -> int:
+        """How many conditions can be tested once the axis has its values."""
+        others = dict.fromkeys([b for b in left if b is not a])
+        used = [self._axes(c) for c in waiting]
+        return sum(
+            any(b is a for b in axes) and not any(b in others for b in axes) for axes in used
+        )
 
     def _with(self, rows: Rows, a: Axis) -> Rows:
         first, end, step = (self.values(e, rows) for e in (a.lower, a.upper, a.step))
@@ -140,12 +159,15 @@ class Rows:
 
     Attributes:
         origin: the row of the points begun with that each one belongs to.
+        known: columns of index expressions.
+        numbers: columns of numbers of values.
     """
 
     def __init__(self, axes: dict[Expr, Array], count: int, origin: Array = None) -> None:
         self.axes, self.count = axes, count
         self.origin = np.arange(count) if origin is None else origin
         self.known: dict[Expr, Array] = dict(axes)
+        self.numbers: dict[Expr, Array] = {}
 
     def take(self, parent: Array) -> Rows:
         axes = {a: c[parent] for a, c in self.axes.items()}
@@ -183,16 +205,3 @@ def codes_of(columns: Sequence[Array], count: int) -> Array:
             least, width = 0, int(column.max()) + 1
         found, most = found * width + (column - least), most * width
     return found
-
-
-def _uses(a: Axis, left: Sequence[Axis]) -> bool:
-    bounds = [e for e in (a.lower, a.upper, a.step) if occurs(AXIS, e)]
-    missing = dict.fromkeys(left)
-    return any(b in missing for e in bounds for b in axes_in(e))
-
-
-def _decided(a: Axis, left: Sequence[Axis], waiting: Sequence[Expr]) -> int:
-    """How many conditions can be tested once the axis has its values."""
-    others = dict.fromkeys([b for b in left if b is not a])
-    used = [axes_in(c) for c in waiting]
-    return sum(any(b is a for b in axes) and not any(b in others for b in axes) for axes in used)

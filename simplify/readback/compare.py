@@ -26,8 +26,11 @@ _MEMO_LIMIT: Final = 8192
 _memo: dict[object, Verdict] = memo({})
 
 
-def read_back(outer: Sequence[Axis], naive: Expr, final: Expr) -> Verdict:
+def read_back(outer: Sequence[Axis], naive: Expr, final: Expr, sums: Sums | None = None) -> Verdict:
     """Whether two formulas are equal at each point of the outer axes.
+
+    Args:
+        sums: what is known of formulas over these axes.
 
     The proof is "structure", "isl", "enumeration", or "samples"; "none" where nothing is known.
     """
@@ -36,7 +39,7 @@ def read_back(outer: Sequence[Axis], naive: Expr, final: Expr) -> Verdict:
     key = _key(outer, naive, final)
     found = _memo.get(key)
     if found is None:
-        found = _compared(outer, naive, final)
+        found = _compared(sums or Sums(outer), naive, final)
         if len(_memo) >= _MEMO_LIMIT:
             _memo.clear()
         _memo[key] = found
@@ -52,13 +55,13 @@ def _key(outer: Sequence[Axis], naive: Expr, final: Expr) -> Key:
     return numbering.key(len(outer), roots, facts, config.current().isl_operations)
 
 
-def _compared(outer: Sequence[Axis], naive: Expr, final: Expr) -> Verdict:
+def _compared(sums: Sums, naive: Expr, final: Expr) -> Verdict:
     try:
-        return Verdict(True, Sums(outer).compare(naive, final))
+        return Verdict(True, sums.compare(naive, final))
     except (Undecided, Refuted) as reason:
         first = str(reason)
     try:
-        return Verdict(True, "samples", compare_samples(outer, naive, final))
+        return Verdict(True, "samples", compare_samples(sums.outer, naive, final))
     except Undecided as reason:
         return Verdict(False, "none", f"{first}; {reason}")
     except Refuted as reason:
@@ -103,16 +106,17 @@ def demand_equal_tensors(
     two: Expr = read(final, axes)
     verdict = Verdict(False, "none")
     pairs: list[tuple[Expr, Expr]] = []
+    sums = Sums(axes)
     try:
         for pair in _written_out(one, two, known):
             pairs.append(pair)
-            if _are_alike(axes, *pair):
+            if _are_alike(sums, *pair):
                 verdict = Verdict(True, "structure")
                 break
     except Undecided as reason:
         verdict = Verdict(False, "none", str(reason))
     for one, two in [] if verdict.holds else pairs:
-        verdict = _opened(axes, one, two)
+        verdict = _opened(sums, one, two)
         if verdict.holds:
             break
     told(Reading(what, verdict), one, two)
@@ -148,22 +152,29 @@ def _written_out(one: Expr, two: Expr, known: Collection[Tensor]) -> Iterator[tu
         stop = {} if len(shared) == len(stop) else shared
 
 
-def _are_alike(axes: Sequence[Axis], one: Expr, two: Expr) -> bool:
+def _are_alike(sums: Sums, one: Expr, two: Expr) -> bool:
     try:
-        return one is two or Sums(axes).are_alike(one, two)
+        return one is two or sums.are_alike(one, two)
     except Undecided:
         return False
 
 
-def _opened(axes: Sequence[Axis], one: Expr, two: Expr) -> Verdict:
-    """The same; nothing is said of results of loops, branches and calls that are not the same."""
-    verdict = read_back(axes, one, two)
-    closed = [
-        dict.fromkeys(r.tensor for r in reads(e) if not is_given(r.tensor)) for e in (one, two)
-    ]
-    if not verdict.holds and closed[0].keys() != closed[1].keys():
-        return Verdict(False, "none", "they read results of other loops, branches or calls")
+def _opened(sums: Sums, one: Expr, two: Expr) -> Verdict:
+    """The same; nothing is said of results of loops, branches and calls that came later."""
+    verdict = read_back(sums.outer, one, two, sums)
+    if not verdict.holds and reads_others(one, two):
+        return Verdict(False, "none", "the final one reads results of other loops or calls")
     return verdict
+
+
+def reads_others(naive: Expr, final: Expr) -> bool:
+    """Whether the final formula reads results of loops, branches or calls that the naive does not.
+
+    They may be what the naive formula sums. Without them the formulas have to be equal whatever
+    values such results have.
+    """
+    known = dict.fromkeys([r.tensor for r in reads(naive)])
+    return any(r.tensor not in known and not is_given(r.tensor) for r in reads(final))
 
 
 def is_given(t: Tensor) -> bool:

@@ -35,6 +35,7 @@ from tensorad.simplify.certify.outcomes import Undecided
 _MOST_TERMS: Final = 400
 """Formulas that are longer when they are multiplied out are not."""
 _MOST_POWER: Final = 4
+_ONE: Final = Fraction(1)
 _INDEX: Final = DATA | REDUCE | FLOAT | PARAM
 
 
@@ -71,7 +72,7 @@ def times(a: Term, b: Term) -> Term | None:
         if not power:
             del atoms[e]
     where = tuple(dict.fromkeys((*a.where, *b.where)))
-    number = a.number * b.number
+    number = a.number if b.number is _ONE else a.number * b.number
     return (
         None
         if any(c is FALSE for c in where) or not number
@@ -116,7 +117,7 @@ class Terms:
             case Reduce() if e.combiner.is_sum and e.dtype.is_float:
                 inside = self._product(self.truth(e.condition), self.of(e.sources[0]))
                 return [Term(t.number, t.atoms, e.axes + t.loops, t.where) for t in inside]
-        return [Term(Fraction(1), {e: 1})]
+        return [Term(_ONE, {e: 1})]
 
     def _call(self, e: Call) -> Sum:
         match e:
@@ -140,7 +141,7 @@ class Terms:
                 for _ in range(-int(n) - 1):
                     found = self._product(found, inverse)
                 return found
-        return [Term(Fraction(1), {e: 1})]
+        return [Term(_ONE, {e: 1})]
 
     def _product(self, one: Sum, other: Sum) -> Sum:
         if len(one) * len(other) > _MOST_TERMS:
@@ -155,16 +156,16 @@ class Terms:
             (t,) = found
             if not any(a.dtype is BOOL for a in t.atoms):
                 return [Term(1 / t.number, {a: -n for a, n in t.atoms.items()})]
-        return [Term(Fraction(1), {e: -1})]
+        return [Term(_ONE, {e: -1})]
 
     def truth(self, c: Expr) -> Sum:
         """1 where a condition holds, otherwise 0."""
         if c is TRUE:
-            return [Term(Fraction(1), {})]
+            return [Term(_ONE, {})]
         if c is FALSE:
             return []
         if not occurs(_INDEX, c):
-            return [Term(Fraction(1), {}, (), tuple(conjuncts(c)))]
+            return [Term(_ONE, {}, (), tuple(conjuncts(c)))]
         match c:
             case Call(op="and", args=(a, b)):
                 return self._product(self.truth(a), self.truth(b))
@@ -202,12 +203,12 @@ class Terms:
                 return _one_minus(self.truth(call("lt", b, a)))
             case Call(op="ne", args=(a, b)):
                 return _one_minus(self.truth(call("eq", a, b)))
-        return [Term(Fraction(1), {c: 1})]
+        return [Term(_ONE, {c: 1})]
 
 
 def _number(e: Expr, value: float) -> Sum:
     if not isfinite(value):
-        return [Term(Fraction(1), {e: 1})]
+        return [Term(_ONE, {e: 1})]
     return [Term(Fraction(value), {})] if value else []
 
 
@@ -216,4 +217,4 @@ def _negated(terms: Sequence[Term]) -> Sum:
 
 
 def _one_minus(terms: Sequence[Term]) -> Sum:
-    return [Term(Fraction(1), {}), *_negated(terms)]
+    return [Term(_ONE, {}), *_negated(terms)]

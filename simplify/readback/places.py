@@ -28,15 +28,29 @@ class Forms:
     def __init__(self) -> None:
         self.numbers: dict[Hashable, int] = {}
         self.known: dict[Expr, tuple[int, Place]] = {}
+        self.texts: dict[Expr, str] = {}
         self.widths: dict[int, int] = {}
         """How many indices the place of a form has."""
 
     def of(self, e: Expr) -> tuple[int, Place]:
         """(the form of a value, its place)."""
+        found = self._within(e, ())
+        self.widths[found[0]] = len(found[1])
+        return found
+
+    def _within(self, e: Expr, bound: tuple[Axis, ...]) -> tuple[int, Place]:
+        """The same inside of reductions over some axes; outside of them each node once."""
+        if bound:
+            return self._of(e, bound)
         found = self.known.get(e)
         if found is None:
             found = self.known[e] = self._of(e, ())
-            self.widths[found[0]] = len(found[1])
+        return found
+
+    def text(self, e: Expr) -> str:
+        found = self.texts.get(e)
+        if found is None:
+            found = self.texts[e] = str(e)
         return found
 
     def number(self, what: Hashable) -> int:
@@ -78,16 +92,16 @@ class Forms:
     def _node(
         self, what: Hashable, parts: Iterable[Expr], bound: tuple[Axis, ...]
     ) -> tuple[int, Place]:
-        found = [self._of(p, bound) for p in parts]
+        found = [self._within(p, bound) for p in parts]
         place = tuple([i for _, own in found for i in own])
         return self.number((what, *[form for form, _ in found])), place
 
     def _orderless(self, op: str, e: Call, bound: tuple[Axis, ...]) -> tuple[int, Place]:
         """Operands in the order of their forms; equal ones in the order of their places' texts."""
-        found = [self._of(p, bound) for p in _operands(op, e)]
+        found = [self._within(p, bound) for p in _operands(op, e)]
         found.sort(key=lambda p: p[0])
         if len(dict.fromkeys([form for form, _ in found])) < len(found):
-            found.sort(key=lambda p: (p[0], tuple(map(str, p[1]))))
+            found.sort(key=lambda p: (p[0], tuple(map(self.text, p[1]))))
         place = tuple([i for _, own in found for i in own])
         return self.number((op, *[form for form, _ in found])), place
 

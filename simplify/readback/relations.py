@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import permutations, product
 from typing import Any, Final
@@ -36,8 +36,8 @@ class Part:
     place: Place
     loops: tuple[Axis, ...]
     where: tuple[Expr, ...]
-    weights: tuple[tuple[Expr, int], ...] = ()
-    """Integers that multiply it, and their powers."""
+    atoms: Mapping[Expr, int] = field(default_factory=dict)
+    """The factors that have these places, and their powers."""
 
 
 def compare_relations(

@@ -6,8 +6,9 @@ are exact. Formulas that are not equal agree at an element with a chance below 1
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from math import isfinite
 from random import Random
 from typing import Any, Final
@@ -30,17 +31,20 @@ from tensorad.ir.expr import (
     Size,
 )
 from tensorad.ir.functions import is_stop
-from tensorad.ir.order import DATA, REDUCE, occurs
-from tensorad.ir.tensor import Constant, Tensor
+from tensorad.ir.order import DATA, REDUCE, occurs, reads
+from tensorad.ir.tensor import Compute, Constant, Tensor
 from tensorad.ir.visit import free_leaves, postorder
 from tensorad.simplify.certify.outcomes import Refuted, Undecided
 from tensorad.simplify.readback.columns import Columns, Rows, TooManyPoints
+from tensorad.simplify.readback.written_out import element, is_never_changed
 
 Array = Any
 _PRIME: Final = (1 << 31) - 1
 _MOST_POINTS: Final = 1 << 16
-_MOST_ELEMENTS: Final = (64, 16, 4)
+_MOST_ELEMENTS: Final = (4096, 512, 64, 16, 4)
 _MOST_STEPS: Final = 256
+_WIDTHS: Final = (4, 16, 64)
+"""Places that data say are below these: comparisons with indices hold somewhere."""
 _SIZES: Final = (0, 1, 2, 3, 4, 6)
 _MOST_SIZES: Final = 12
 _ROUNDED: Final = 10**6
@@ -63,30 +67,43 @@ def compare_samples(outer: Sequence[Axis], one: Expr, other: Expr) -> str:
     """
     sizes = _sizes_of((*outer, one, other))
     tried = [g for g in _choices(sizes) if _is_possible(g)][:_MOST_SIZES]
+    fields = _fields(one)
     compared = 0
     for given in tried:
-        compared += _are_equal(given, outer, one, other)
+        compared += all(_is_equal(partial(f, given), outer, one, other) for f in fields)
     if not compared and sizes:
         raise Undecided("no small sizes satisfy what is assumed")
     names = ", ".join(map(str, sizes))
     return f"values in a prime field{f', {compared} values of {names}' if sizes else ''}"
 
 
-def _are_equal(given: Mapping[Expr, int], outer: Sequence[Axis], one: Expr, other: Expr) -> bool:
+def _fields(naive: Expr) -> list[Callable[[Mapping[Expr, int]], Field]]:
+    """The choices of values that formulas are compared for."""
+    signed, placed = _asked_for_sign(naive), _asked_for_place(naive)
+    chosen = any(r.dtype.is_integer and isinstance(r.tensor.op, Compute) for r in reads(naive))
+    widths = _WIDTHS if placed or chosen else _WIDTHS[:1]
+    return [partial(Field, signed=signed, placed=dict.fromkeys(placed, w), seed=w) for w in widths]
+
+
+def _is_equal(new: Callable[[], Field], outer: Sequence[Axis], one: Expr, other: Expr) -> bool:
     """Whether there are elements to compare; at fewer elements where they visit many points.
 
     Raises:
         Undecided, Refuted: they could not be evaluated, or differ.
     """
     for most in _MOST_ELEMENTS:
-        field = Field(given, _asked_for_sign(one))
+        field = new()
         rows = field.begin(outer)
         if rows.count > most:
             some = np.random.default_rng(0).choice(rows.count, most, replace=False)
             rows = rows.take(np.sort(some)).from_here()
         try:
-            if (field.values(one, rows) != field.values(other, rows)).any():
+            first = field.values(one, rows)
+            divided, field.divided = field.divided, False
+            if (first != field.values(other, rows)).any():
                 raise Refuted("the values differ")
+            if field.divided and not divided:
+                raise Refuted("it divides by 0 where the naive sum does not")
             return rows.count > 0
         except TooManyPoints:
             if most == _MOST_ELEMENTS[-1]:
@@ -131,6 +148,16 @@ def _asked_for_sign(naive: Expr) -> dict[Tensor, None]:
     return found
 
 
+def _asked_for_place(naive: Expr) -> dict[Tensor, None]:
+    """The tensors of integers that a formula compares with indices."""
+    found: dict[Tensor, None] = {}
+    for e in postorder(naive):
+        if isinstance(e, Call) and e.op in ("eq", "ne"):
+            read = [a.tensor for a in e.args if isinstance(a, Read) and a.dtype.is_integer]
+            found.update(dict.fromkeys(read))
+    return found
+
+
 def _is_possible(given: Mapping[Expr, int]) -> bool:
     columns, row = Columns(given, 1), Rows({}, 1)
     return all(bool(columns.values(f, row)[0]) for f in facts_about(given))
@@ -139,16 +166,27 @@ def _is_possible(given: Mapping[Expr, int]) -> bool:
 class Field(Columns):
     """Values of formulas modulo a prime; integers are themselves."""
 
-    def __init__(self, sizes: Mapping[Expr, int], signed: Collection[Tensor] = ()) -> None:
-        """`signed`: tensors of integers that may be negative."""
+    def __init__(
+        self,
+        sizes: Mapping[Expr, int],
+        signed: Collection[Tensor] = (),
+        placed: Mapping[Tensor, int] | None = None,
+        seed: int = 1,
+    ) -> None:
+        """`signed`: tensors of integers that may be negative; `placed`: those below a number."""
         super().__init__(sizes, _MOST_POINTS)
-        self.signed = signed
+        self.signed, self.placed = signed, placed or {}
         self.seeds: dict[Hashable, int] = {}
-        self.numbers = Random(1)
+        self.numbers = Random(seed)
+        self.formulas: dict[Expr, Expr] = {}
+        self.divided = False
+        """Whether something was divided by 0."""
 
     def read(self, e: Read, rows: Rows) -> Array:
         if isinstance(e.tensor.op, Constant) and not e.dtype.is_float:
             return super().read(e, rows)
+        if e.dtype.is_integer and (isinstance(e.tensor.op, Compute) or is_never_changed(e.tensor)):
+            return self.values(self._formula(e), rows)  # data decide among what it may be
         at = [self.values(i, rows) for i in e.indices]
         found = self._random(e.tensor, at, rows)
         if e.dtype is BOOL:
@@ -157,8 +195,19 @@ class Field(Columns):
             return found
         if e.tensor in self.signed:
             return found % 5 - 2
+        if e.tensor in self.placed:
+            return found % self.placed[e.tensor]
         steps = 2 * sum(at, np.zeros(rows.count, dtype=np.int64))
         return np.maximum(steps - 1, 0) + found % 3 if at else found % 3
+
+    def _formula(self, e: Read) -> Expr:
+        found = self.formulas.get(e)
+        if found is None:
+            found = element(e.tensor, e.indices)
+            if found is None:
+                raise Undecided(f"{e.tensor.name} has no formula")
+            self.formulas[e] = found
+        return found
 
     def _random(self, what: Hashable, args: Sequence[Array], rows: Rows) -> Array:
         """Values that the arguments decide."""
@@ -199,6 +248,7 @@ class Field(Columns):
                 return self._random(f, [self.values(a, rows) for a in args], rows)
             case Call(op="pow", args=(a, Const(value=n))) if n == int(n) and abs(n) < 64:
                 x = self.values(a, rows)
+                self.divided |= n < 0 and bool((x == 0).any())
                 return _power(x if n >= 0 else _power(x, _PRIME - 2), abs(int(n)))
             case Call(op=op, args=args):
                 return self._call(op, [self.values(a, rows) for a in args], rows)
@@ -223,6 +273,7 @@ class Field(Columns):
             case "mul":
                 return args[0] * args[1] % _PRIME
             case "div":
+                self.divided |= bool((args[1] == 0).any())
                 return args[0] * _power(args[1], _PRIME - 2) % _PRIME
             case "maximum" | "minimum":
                 choose = np.maximum if op == "maximum" else np.minimum

@@ -18,7 +18,7 @@ from tensorad.ir.expr import (
 )
 from tensorad.ir.nominal import Combiner
 from tensorad.ir.order import READ
-from tensorad.ir.tensor import Compute, Scatter, Tensor
+from tensorad.ir.tensor import Compute, Scan, Scatter, Tensor
 from tensorad.ir.visit import copy_bodies, fresh_axes, rewrite, substitute, substitute_all
 from tensorad.simplify.certify.outcomes import Undecided
 
@@ -57,7 +57,19 @@ def element(t: Tensor, indices: Sequence[Expr]) -> Expr | None:
         return substitute(bodies[t.index], dict(zip(axes, indices, strict=True)))
     if isinstance(op, Scatter) and op.combiner.is_sum:
         return _scattered(op, indices)
+    if isinstance(op, Scan) and is_never_changed(t):
+        start = op.start[t.index % op.combiner.arity]
+        return substitute(start, dict(zip(op.axes, indices, strict=True)))
     return None
+
+
+def is_never_changed(t: Tensor) -> bool:
+    """Whether it is the last state of a scan whose steps all leave the state as it is."""
+    op = t.op
+    if not isinstance(op, Scan):
+        return False
+    kind, component = divmod(t.index, op.combiner.arity)
+    return kind == 2 and op.combiner.results[component] is op.combiner.lhs[component]
 
 
 def _scattered(op: Scatter, indices: Sequence[Expr]) -> Expr:

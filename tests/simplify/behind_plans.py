@@ -23,7 +23,7 @@ from tensorad.autodiff.sweep import Sweep
 from tensorad.errors import InternalError, TensoradError
 from tensorad.ir.expr import ONE, TRUE, Axis, Call, Expr, Reduce, Select, add, axis, call, neg
 from tensorad.ir.expr import reduce_expr as reduced
-from tensorad.ir.reference.interpret import interpret
+from tensorad.ir.reference.interpret import interpret, shape_of
 from tensorad.ir.tensor import Compute, Placeholder, Tensor, outputs
 from tensorad.ir.visit import copy_bodies, postorder, substitute, topological_ops
 from tensorad.process import forget
@@ -226,8 +226,7 @@ def _equal(p: Problem, found: Sequence[Tensor], right: Sequence[Tensor]) -> bool
     for op in every:
         if isinstance(op, Placeholder):
             for t in outputs(op):
-                shape = [n if isinstance(n, int) else p.sizes[str(n)] for n in t.shape]
-                given.setdefault(t, rng.uniform(0.5, 1.5, shape))
+                given.setdefault(t, rng.uniform(0.5, 1.5, shape_of(t, {}, p.sizes)))
     try:
         values = [interpret([a, b], given, p.sizes) for a, b in zip(found, right, strict=True)]
     except (TensoradError, ZeroDivisionError, IndexError):
