@@ -141,7 +141,7 @@ def test_functions_of_several_calls_capture_what_each_had(name: str) -> None:
         assert float(whole(*at)) == pytest.approx(plain(X, n))
         assert float(ta.interpret(whole, *at)) == pytest.approx(plain(X, n))
         slope = (plain(X + H, n) - plain(X - H, n)) / (2 * H)
-        assert float(ta.grad(f)(*at)) == pytest.approx(slope, rel=1e-6)
+        assert float(ta.grad(whole)(*at)) == pytest.approx(slope, rel=1e-6)
 
 
 def states(count: int) -> Any:
