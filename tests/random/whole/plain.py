@@ -92,7 +92,7 @@ class Ref:
 def _put(held: Any, keys: tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
     if not keys:
         made = change(held)
-        is_number = not callable(made) and not isinstance(made, (dict, Alternative, Ref))
+        is_number = not callable(made) and not isinstance(made, (dict, tuple, Alternative, Ref))
         return made + 0.0 if is_number else made
     if isinstance(held, dict):
         return {**held, keys[0]: _put(held[keys[0]], keys[1:], change)}
