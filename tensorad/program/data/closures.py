@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from operator import is_
@@ -206,13 +206,13 @@ def _parts(value: Any) -> list[Any] | None:
     match value:
         case FunctionType():
             cells = [_content(c) for c in value.__closure__ or ()]
-            named = value.__kwdefaults__ or {}
             own = (Same(value.__code__), Same(value.__globals__))
-            return [*own, *cells, *(value.__defaults__ or ()), *named.values()]
+            given = value.__defaults__ or ()
+            return [*own, *cells, len(given), *given, *_by_name(value.__kwdefaults__ or {})]
         case MethodType():
             return [value.__func__, value.__self__]
         case partial():
-            return [value.func, *value.args, *value.keywords.values()]
+            return [value.func, len(value.args), *value.args, *_by_name(value.keywords)]
         case Captures():
             return list(value.parts)
         case list() | tuple():
@@ -225,4 +225,10 @@ def _parts(value: Any) -> list[Any] | None:
         return [value.wrapped]
     if is_dataclass(value):
         return [getattr(value, f.name) for f in fields(value)]
-    return list(vars(value).values()) if hasattr(value, "__dict__") else None
+    return _by_name(vars(value)) if hasattr(value, "__dict__") else None
+
+
+def _by_name(values: Mapping[str, Any]) -> list[Any]:
+    """Names, then what they have, in one order however they came about."""
+    names = sorted(values)
+    return [str(names), *[values[n] for n in names]]

@@ -61,6 +61,7 @@ class FunctionsType(RecordType):
     chosen: list[Chosen]
     data: RecordType | None
     applied: Any
+    _n_applied: int
     _tags: dict[Hashable, int]
 
     def __new__(cls, name: str) -> FunctionsType:
@@ -69,7 +70,7 @@ class FunctionsType(RecordType):
         self.is_open = True
         self.chosen = []
         self.data = None
-        self.applied = None
+        self.applied, self._n_applied = None, 0
         self._tags = {}
         return self
 
@@ -103,6 +104,12 @@ class FunctionsType(RecordType):
         if isinstance(c.function, PassedOn) and c.key not in self._tags and self._takes(value):
             return self._each_of(value)
         return self.record(c)
+
+    def settle_applied(self) -> None:
+        """Forget what applying has made, if functions that these capture were added meanwhile."""
+        n = len(functions_inside([self]))
+        if n != self._n_applied:
+            self.applied, self._n_applied = None, n
 
     def _takes(self, value: Tensor) -> bool:
         """Whether functions of another type, all of which are known, are to be of this one."""

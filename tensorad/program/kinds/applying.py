@@ -58,6 +58,7 @@ def apply(handle: Tensor, args: tuple[Any, ...]) -> Any:
     assert isinstance(own, FunctionsType), "functions have such types"
     if own.data is not None:
         raise own.no_number(handle.name)
+    own.settle_applied()
     if own.applied is None:
         where = f"the call of {handle.name} at {source_line()}"
         own.applied = Function(partial(_applied, own, where), (), handle.name, is_fixed=True)

@@ -82,6 +82,7 @@ class Held(Captures):
     def __call__(self, *args: Any) -> Any:
         own = self.handle.dtype
         assert isinstance(own, FunctionsType), "values that data choose have such types"
+        own.settle_applied()
         own.applied = {} if own.applied is None else own.applied
         n = None if self.handle in stand_ins() else self.n
         key = self.path, n

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tensorad as ta
+from tests.random.whole.plain import Plain
 
 X, H = 0.7, 1e-6
 
@@ -183,3 +185,88 @@ def test_a_machine_of_states_that_are_functions(count: int) -> None:
     found = ta.grad(looped)(at, count + 3)
     up, down = [ta.function(looped)(at + s * H, count + 3) for s in (1, -1)]
     assert found == pytest.approx((up - down) / (2 * H), rel=1e-6)
+
+
+def _carried(t: Any, x: Any, n: Any) -> Any:
+    def step(i: Any, c: Any) -> Any:
+        u, f = c
+        g = t.cond(u > 2.0, lambda: lambda v: f(v) + 1.0, lambda: lambda v: f(v) - x)
+        return g(u) * 0.5 + 1.0, g
+
+    return t.for_loop(0, n, step, (x, lambda v: v * x))[0]
+
+
+def _held_by_a_reference(t: Any, x: Any, n: Any) -> Any:
+    r = t.ref(lambda v: v * x)
+
+    def step(i: Any, u: Any) -> Any:
+        f = r.get()
+        r.set(t.cond(u > 2.0, lambda: lambda v: f(v) + 1.0, lambda: lambda v: f(v) - x))
+        return r.get()(u) * 0.5 + 1.0
+
+    return t.for_loop(0, n, step, x)
+
+
+def _in_values(t: Any, x: Any, n: Any) -> Any:
+    act = t.variant("Act", Plain={}, Some={"f": t.Fn, "k": "float64"})
+
+    def step(i: Any, c: Any) -> Any:
+        u, a = c
+        arms = {
+            act.Plain: lambda: act.Some(lambda v: v * x, u),
+            act.Some: lambda f, k: act.Some(lambda v: f(v) - x, k + 1.0),
+        }
+        b = t.match(a, arms)
+        last = {act.Plain: lambda: u, act.Some: lambda f, k: f(u) * 0.5 + k}
+        return t.match(b, last), b
+
+    first = t.cond(x > 5.0, lambda: act.Some(lambda v: v, x), lambda: act.Plain())
+    return t.for_loop(0, n, step, (x, first))[0]
+
+
+@pytest.mark.parametrize("f", [_carried, _held_by_a_reference, _in_values])
+def test_loops_apply_the_functions_that_they_compose(f: Any) -> None:
+    """A call reaches the function of the round before, whatever rounds have added meanwhile."""
+    both = ta.value_and_grad(lambda x, n: f(ta, x, n))
+    for n in range(5):
+        value, up, down = [f(Plain(), X + h, n) for h in (0.0, H, -H)]
+        found = both(np.float64(X), np.int64(n))
+        np.testing.assert_allclose(found, (value, (up - down) / (2 * H)), rtol=1e-6, atol=1e-9)
+
+
+class Scaled:
+    """A function with attributes that are set in one order or another."""
+
+    def __init__(self, first: str, **own: Any) -> None:
+        setattr(self, first, own[first])
+        vars(self).update(own)
+
+    def __call__(self, y: Any) -> Any:
+        return self.a * y + self.b  # type: ignore[attr-defined]
+
+
+def _of_both(y: Any, b: Any = 2.0, c: Any = 3.0) -> Any:
+    return y * b + c
+
+
+WAYS: dict[str, Any] = {
+    "keywords": lambda a, b: (partial(_of_both, b=a), partial(_of_both, c=a)),
+    "positions and keywords": lambda a, b: (partial(_of_both, a, b), partial(_of_both, a, c=b)),
+    "attributes": lambda a, b: (Scaled("a", a=a, b=b), Scaled("b", a=a, b=b)),
+}
+
+
+@pytest.mark.parametrize("name", list(WAYS))
+@pytest.mark.parametrize("number", [5.0, None], ids=["numbers", "tensors"])
+def test_what_functions_are_made_of_is_told_apart_by_name(name: str, number: float | None) -> None:
+    def program(t: Any, x: Any, n: Any) -> Any:
+        def step(i: Any, total: Any) -> Any:
+            a = x + total if number is None else number
+            first, second = WAYS[name](a, a + 2.0)
+            return total + t.cond(i % 2 > 0, lambda: first, lambda: second)(x)
+
+        return t.for_loop(0, n, step, x)
+
+    f = ta.function(lambda x, n: program(ta, x, n))
+    for n in range(4):
+        assert float(f(np.float64(X), np.int64(n))) == pytest.approx(program(Plain(), X, n))
