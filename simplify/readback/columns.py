@@ -79,7 +79,7 @@ class Columns:
             case Select(cond=c, then=a, orelse=b) if not e.dtype.is_float:
                 return np.where(self.values(c, rows), self.values(a, rows), self.values(b, rows))
             case Cast(value=v) if not e.dtype.is_float and not v.dtype.is_float:
-                return self.values(v, rows).astype(np.int64)
+                return self.values(v, rows).astype(str(e.dtype)).astype(np.int64)
             case Read():
                 return self.read(e, rows)
         raise Undecided(f"{e} is not known")

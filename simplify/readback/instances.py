@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorad.ir.dtypes import BOOL
+from tensorad.ir.dtypes import BOOL, DType
 from tensorad.ir.expr import Apply, Call, Cast, Const, Expr, Read, Reduce, Select
 from tensorad.ir.functions import is_stop
 from tensorad.ir.order import DATA, FLOAT, PARAM, REDUCE, occurs
@@ -74,7 +74,7 @@ class Instances(Columns):
 
     def _number(self, e: Expr, rows: Rows) -> Array:
         if not occurs(_VALUES, e):
-            return self._made(lambda n: self.table.constant(float(n)), [self.values(e, rows)])
+            return self._made(self.table.constant, [self.values(e, rows)])
         match e:
             case Const(value=v):
                 return np.full(rows.count, self.table.constant(v))
@@ -84,7 +84,7 @@ class Instances(Columns):
                 return self._made(lambda *n: self.table.number(("read", t), n, truth), at, rows)
             case Cast(value=v) if e.dtype.is_float or v.dtype is BOOL:
                 return self.numbers(v, rows)
-            case Cast(value=v) if v.dtype.is_integer and v.dtype.bits <= e.dtype.bits:
+            case Cast(value=v) if _keeps(v.dtype, e.dtype):
                 return self.numbers(v, rows)
             case Cast(value=v):
                 return self._node(("cast", e.dtype), (v,), rows)
@@ -134,7 +134,7 @@ class Instances(Columns):
     def _call(self, e: Call, rows: Rows) -> Array:
         table, op = self.table, e.op
         match e:
-            case Call(op="pow", args=(a, Const(value=n))) if n == int(n) and abs(n) < 64:
+            case Call(op="pow", args=(a, Const(value=n))) if abs(n) < 64 and n == int(n):
                 power = int(n)
                 return self._made(
                     lambda x: table.product([(x, power)]), [self.numbers(a, rows)], rows
@@ -196,6 +196,16 @@ class Instances(Columns):
         else:
             taken = [(table.true, *s) for s in steps]
         return table.number((what, len(taken)), [n for s in taken for n in s])
+
+
+def _keeps(given: DType, dtype: DType) -> bool:
+    """Whether every integer of a dtype is one of another."""
+    return (
+        given.is_integer
+        and dtype.is_integer
+        and dtype.lowest <= given.lowest
+        and given.highest <= dtype.highest
+    )
 
 
 def _keys(columns: Sequence[Array], count: int) -> Sequence[Hashable]:

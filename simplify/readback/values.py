@@ -7,8 +7,10 @@ brackets, known conditions are decided, numbers are folded; all else is what it 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Final
+
+from tensorad.simplify.certify.outcomes import Undecided
 
 Powers = tuple[tuple[int, int], ...]
 _FOLDED: Final[dict[str, Callable[..., float]]] = {
@@ -28,6 +30,8 @@ _FOLDED: Final[dict[str, Callable[..., float]]] = {
 _TURNED: Final = {"gt": "lt", "ge": "le"}
 _IDEMPOTENT: Final = {"and": (1.0, 0.0), "or": (0.0, 1.0), "minimum": (), "maximum": ()}
 """What changes nothing, and what decides."""
+_EXACT: Final = 1 << 53
+"""Up to here integers are floats."""
 _TRUTHS: Final = frozenset(("eq", "lt", "le", "not", "and", "or"))
 
 
@@ -56,18 +60,24 @@ class Values:
             self.keys.append(key)
             if truth:
                 self.truths.add(found)
-            if not self.undefined.isdisjoint(args):
+            if what == "select":
+                broken = args[0] in self.undefined or self.undefined.issuperset(args[1:])
+            else:
+                broken = not self.undefined.isdisjoint(args)
+            if broken:
                 self.undefined.add(found)
         return found
 
     def constant(self, value: float) -> int:
-        """A number: those that are equal but for rounding are one."""
+        """A number: those that are equal but for rounding are one, integers of any size not."""
         given = self.given.get(value)
         if given is None:
             given = self.given[value] = self._constant(value)
         return given
 
     def _constant(self, value: float) -> int:
+        if isinstance(value, int) and abs(value) > _EXACT:
+            return self.number(("constant", repr(value)))
         if isfinite(value) and value != int(value):
             value = float(f"{value:.9g}")
         value = float(value) + 0.0  # no sign of 0
@@ -163,7 +173,7 @@ class Values:
             if n < 0 and not coefficient:
                 broken = True
                 continue
-            number *= coefficient**n
+            number *= _power(coefficient, n)
             for p, m in own:
                 once = p in self.truths and n * m > 0
                 powers[p] = 1 if once else powers.get(p, 0) + n * m
@@ -173,6 +183,8 @@ class Values:
             found = self.number(("undefined", number, own))
             self.undefined.add(found)
             return found
+        if not isfinite(number):
+            raise Undecided("numbers too large to be multiplied")
         if not number or self._exclude(powers):
             return self.false
         if not own:
@@ -210,3 +222,11 @@ class Values:
         if a in self.constants or factor == 1.0:
             return (factor, self.true) if a in self.constants else (1.0, a)
         return factor, self.product(own)
+
+
+def _power(a: float, n: int) -> float:
+    """A power of a number; infinite where no float is as large."""
+    try:
+        return float(a**n)
+    except OverflowError:
+        return inf

@@ -17,6 +17,7 @@ from tensorad.autodiff.adjoints.read_back import naive_sum
 from tensorad.autodiff.sweep import Sweep
 from tensorad.config import override
 from tensorad.errors import InternalError
+from tensorad.ir.arrays.elementwise import compute_axes
 from tensorad.ir.combiner import arg_combiner, max_combiner, sum_combiner
 from tensorad.ir.dtypes import FLOAT32
 from tensorad.ir.expr import (
@@ -46,6 +47,7 @@ from tensorad.simplify.readback.places import Forms
 from tensorad.simplify.readback.relations import Part, compare_relations
 from tensorad.simplify.readback.samples import compare_samples
 from tensorad.simplify.readback.sums import Sums
+from tensorad.simplify.readback.values import Values
 from tensorad.simplify.readback.written_out import stops_at, written_out
 from tests.random.generators import SOAK
 from tests.simplify.behind_plans import FAULTS, outcome
@@ -350,6 +352,48 @@ ELSEWHERE = (
     ("joined: term lost", "min of all"),  # seen at few of the elements
     ("simplify_indices: remainder of another", "max pool k1 s3 p0"),  # at positions found
 )
+
+
+def rows_of_four() -> tuple[Axis, Expr, Expr, Expr]:
+    """An axis; at its point two floats and a small integer."""
+    (i,) = compute_axes((4,))
+    given = [te.placeholder((4,), d, n) for n, d in (("X", "float64"), ("H", "float64"))]
+    small = te.placeholder((4,), "int8", "P")
+    return (i, *[t[i] for t in given], small[i])
+
+
+def test_casts_that_change_integers_are_no_proof() -> None:
+    i, _, h, p = rows_of_four()
+    for one, other in (
+        (p.astype("uint8").astype("float64") * h, p.astype("float64") * h),
+        (ta.tanh(p.astype("uint8").astype("float64")), ta.tanh(p.astype("float64"))),
+    ):
+        assert read_back((i,), one, other).proof == "samples"
+    wrapped, whole = (i * 200).astype("uint8"), i * 200
+    assert not read_back((i,), wrapped.astype("float64") * h, whole.astype("float64") * h).holds
+    wide = ta.tanh(p.astype("int64").astype("float64"))
+    assert read_back((i,), wide * h, ta.tanh(p.astype("float64")) * h).is_proof
+
+
+def test_a_side_that_is_not_chosen_excuses_nothing() -> None:
+    i, x, h, _ = rows_of_four()
+    broken = h / i.astype("float64")
+    one = ta.tanh(te.select(x > 0, broken, x)) * h
+    other = ta.tanh(te.select(x > 0, broken, x * te.select(i > 0, 1.0, 2.0))) * h
+    assert read_back((i,), one, other).proof == "samples"
+    assert read_back((i,), one, one).is_proof
+
+
+def test_numbers_beyond_floats_are_undecided() -> None:
+    values = Values()
+    large = values.constant(1e200)
+    with pytest.raises(Undecided, match="too large"):
+        values.product([(large, 2)])
+    assert values.constant(2**53) != values.constant(2**53 + 1)
+    i, x, h, _ = rows_of_four()
+    one = ta.tanh((x * 1e200) ** 2.0) * h
+    other = ta.tanh((1e200 * x) * (x * 1e200)) * h
+    assert read_back((i,), one, other).holds
 
 
 @pytest.mark.parametrize(("name", "case"), ELSEWHERE)

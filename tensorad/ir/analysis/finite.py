@@ -5,6 +5,7 @@ formulas alone. Overflow and underflow are left out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -197,7 +198,7 @@ def _of_power(exponent: Expr, args: Sequence[Value]) -> Value:
     base, n = args
     if base.sign is Sign.POSITIVE:
         return Value(Sign.POSITIVE, base.is_finite and n.is_finite)
-    if not isinstance(exponent, Const) or exponent.value < 0:
+    if not isinstance(exponent, Const) or not 0 <= exponent.value < inf:
         return _UNKNOWN
     whole = exponent.value == int(exponent.value)
     even = whole and int(exponent.value) % 2 == 0
