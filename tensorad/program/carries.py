@@ -14,7 +14,7 @@ from tensorad.ir.expr import Expr, LocalSize
 from tensorad.ir.hooks import Hook
 from tensorad.ir.tensor import Block, Loop, Op, Shape, Tensor, births, format_shape, outputs
 from tensorad.program.calls import operand
-from tensorad.program.data.function_types import codes, written_inside
+from tensorad.program.data.function_types import MOST_CODES, codes, written_inside
 from tensorad.program.data.rounds import Rounds
 from tensorad.program.leaf_types import LeafTypes
 from tensorad.program.references.frames import Cell, Frame, check_kept, frame
@@ -204,7 +204,8 @@ def _settled(body: Body, init: object, scanned: Sequence[Tensor], times: Trips) 
         params = carry.all_parameters()
         n_functions = carry.all_functions()
         found = codes([*carry.dtypes, *carry.kept.dtypes])
-        n_rounds -= not found <= known  # as often as there is other code
+        has_more = len(known) < MOST_CODES and not found <= known
+        n_rounds -= has_more  # as often as there is other code
         known |= found
         with weak(carry.numbers(params)), tracing(), written_inside():
             with rounds.again():

@@ -25,6 +25,7 @@ from tensorad.program.calling.refusals import (
 )
 from tensorad.program.calling.resizing import Resizing
 from tensorad.program.data.function_types import (
+    MOST_CODES,
     FunctionsType,
     codes,
     inner_functions,
@@ -142,7 +143,7 @@ class Frame:
                 if self._is_settled(result, program, left):
                     return self._completed(program)
             found = codes([t for _, t in self._leaves_with_functions()])
-            more -= found <= known
+            more -= len(known) >= MOST_CODES or found <= known
             known |= found
             n += 1
         leaves = self._leaves_with_functions() if self._adds_functions else []

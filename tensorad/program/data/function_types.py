@@ -159,6 +159,11 @@ ANY_FUNCTION: Final = FunctionsType("function")
 """The dtype of Python functions among leaves."""
 
 
+MOST_CODES: Final = 200
+"""From so many functions of other code on, rounds that find more are counted: a body may make ever
+new ones."""
+
+
 def codes(types: Iterable[object]) -> set[object]:
     """Functions of these types by their code alone, values by their alternative: a program has so
     many, whatever they capture."""

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import tensorad as ta
+from tensorad.errors import DefinitionError
+from tensorad.program import carries
 from tests.random.whole.plain import Plain
 
 X, H = 0.7, 1e-6
@@ -270,3 +272,17 @@ def test_what_functions_are_made_of_is_told_apart_by_name(name: str, number: flo
     f = ta.function(lambda x, n: program(ta, x, n))
     for n in range(4):
         assert float(f(np.float64(X), np.int64(n))) == pytest.approx(program(Plain(), X, n))
+
+
+def test_ever_new_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that makes new code whenever it is written down has no end."""
+    monkeypatch.setattr(carries, "MOST_CODES", 3)
+    made: list[Any] = []
+
+    def step(i: Any, f: Any) -> Any:
+        made.append(eval(f"lambda f: lambda v: f(v) + {len(made)}"))
+        return made[-1](f)
+
+    program = ta.function(lambda x, n: ta.for_loop(0, n, step, lambda v: v)(x))
+    with pytest.raises(DefinitionError, match="are of more kinds each time, without end"):
+        program(np.float64(X), np.int64(3))
