@@ -173,12 +173,10 @@ class _Settling:
         return given if all(map(is_, made.values(), given.values())) else made
 
     def _partial(self, f: partial[Any]) -> Any:
-        made = partial(self.value(f.func), *self.value(f.args), **self._named(f.keywords))
-        own, before = (made.func, *made.args), (f.func, *f.args)
-        is_same = all(map(is_, own, before)) and all(
-            map(is_, made.keywords.values(), f.keywords.values())
-        )
-        return f if is_same else made
+        own = self.value(f.func), self.value(f.args), self._named(f.keywords)
+        if all(map(is_, own, (f.func, f.args, f.keywords))):
+            return f
+        return partial(own[0], *own[1], **own[2])
 
 
 def _content(cell: CellType) -> Any:
