@@ -213,8 +213,8 @@ MISTAKES: Final[list[Mistake]] = [
         [
             (
                 "functions that differ in their defaults are one",
-                "*cells, *(value.__defaults__ or ()), *named.values()]",
-                "*cells, *named.values()]",
+                "*cells, len(given), *given, *_by_name(",
+                "*cells, *_by_name(",
             ),
         ],
     ),
